@@ -275,8 +275,14 @@ def test_images_are_pinned_to_a_version(compose: Any) -> None:
 
 
 def test_no_image_is_of_a_version_with_a_known_hole(compose: Any) -> None:
-    for name, fixed in (("quay.io/coreos/etcd", (3, 5, 30)), ("grafana/grafana", (11, 6, 14))):
-        found = {s["image"].partition(":")[2] for s in compose["services"].values() if name in s["image"]}
+    for name, fixed in (
+        ("quay.io/coreos/etcd", (3, 5, 30)),
+        ("grafana/grafana", (11, 6, 14)),
+        ("mongo", (7, 0, 32)),
+    ):
+        images = {service["image"] for service in compose["services"].values()}
+        found = {image.partition(":")[2] for image in images if image.startswith(f"{name}:")}
+        assert found, name
         assert all(tuple(map(int, tag.removeprefix("v").split("."))) >= fixed for tag in found), found
 
 
@@ -474,6 +480,28 @@ def test_the_control_planes_of_the_chart_find_each_other(objects: Mapping[tuple[
     for service in ("control-plane", "control-plane-each"):
         selector = objects["Service", service]["spec"]["selector"]
         assert selector.items() <= spec["template"]["metadata"]["labels"].items()
+
+
+def test_pods_are_reached_only_by_who_needs_them(objects: Mapping[tuple[str, str], Any]) -> None:
+    own = {"matchLabels": {"app.kubernetes.io/name": "lcm", "app.kubernetes.io/instance": "lcm"}}
+    scrapers, clients = (
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+        for name in ("monitoring", "ingress-nginx")
+    )
+    controllers = objects["NetworkPolicy", "controllers"]["spec"]
+    planes = objects["NetworkPolicy", "control-plane"]["spec"]
+    assert controllers["ingress"] == [{"from": [scrapers]}]
+    assert planes["ingress"] == [{"from": [{"podSelector": own}, scrapers, clients]}]
+    component = "app.kubernetes.io/component"
+    for name, spec in pods(objects):
+        labels = spec["template"]["metadata"]["labels"]
+        is_plane = name == "control-plane"
+        policy = (planes if is_plane else controllers)["podSelector"]
+        assert policy["matchLabels"].items() <= labels.items()
+        [*others] = policy.get("matchExpressions", [])
+        assert is_plane or others == [{"key": component, "operator": "NotIn", "values": ["control-plane"]}]
+        assert labels[component] == name
+    assert controllers["policyTypes"] == planes["policyTypes"] == ["Ingress"]
 
 
 def test_the_secret_the_chart_makes_has_every_key_that_is_asked_for(

@@ -53,19 +53,28 @@ def test_no_tracked_file_is_built_or_vendored() -> None:
     assert built == []
 
 
-def mission_tests() -> list[str]:
-    return re.findall(r"`(tests/[\w/.-]+\.py::[\w:]+)`", (ROOT / "docs" / "mission.md").read_text())
+MISSION, SECURITY, LIMITS = (
+    ROOT / "docs" / name for name in ("mission.md", "explanation/security.md", "reference/limits.md")
+)
 
 
 def test_every_ticked_line_of_the_mission_names_a_test() -> None:
-    lines = (ROOT / "docs" / "mission.md").read_text().splitlines()
+    lines = MISSION.read_text().splitlines()
     ticked = [line for line in lines if line.lstrip().startswith("- [x]")]
     assert ticked
     assert [line for line in ticked if "::test_" not in line and "::Test" not in line] == []
 
 
-def test_every_test_the_mission_names_exists() -> None:
-    named = mission_tests()
+@pytest.mark.parametrize("page", [SECURITY, LIMITS], ids=lambda page: page.stem)
+def test_everything_that_is_forbidden_or_limited_names_a_test(page: Path) -> None:
+    rows = [line for line in page.read_text().splitlines() if re.match(r"\| (?!\w+ \|)", line)]
+    assert len(rows) >= 15
+    assert [row for row in rows if "::test_" not in row] == []
+
+
+@pytest.mark.parametrize("page", [MISSION, SECURITY, LIMITS], ids=lambda page: page.stem)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"`(tests/[\w/.-]+\.py::[\w:]+)`", page.read_text())
     assert named
     missing = []
     for reference in named:

@@ -88,9 +88,11 @@ def test_a_simulation_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
+def test_what_it_keeps_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     with running_lcm("--workers", "0", "--data-dir", str(tmp_path)):
-        assert stat.S_IMODE((tmp_path / "keys.json").stat().st_mode) == 0o600
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert {"keys.json", "lcm.db", "control-plane.url"} <= set(modes)
+    assert set(modes.values()) == {0o600}, modes
 
 
 def test_the_ready_line_has_all_a_script_needs() -> None:

@@ -188,6 +188,7 @@ def test_a_support_bundle_has_the_fleet_and_no_secret(
 ) -> None:
     file = tmp_path / "bundle.zip"
     assert lcm_does("support-bundle", str(file)) == f"{file}\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with zipfile.ZipFile(file) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     assert b'"waits"' in parts["workers.json"]

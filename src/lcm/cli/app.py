@@ -199,8 +199,6 @@ def _up_ha(options: "UpOptions", child: "SimulatorChild | None", as_json: bool) 
 
     if child is None:
         _fail("--ha works with the simulated cloud only: leave out --no-simulator and --aws-endpoint")
-    if options.tls:
-        _fail("--ha serves no TLS: leave out --tls")
     console = Console(stderr=True) if as_json else Console()
 
     def announce(ready: HaReady) -> None:
@@ -564,12 +562,17 @@ def certificates(
 
     if re.fullmatch("[0-7]{3}", mode) is None:
         raise typer.BadParameter("write three digits, as 600 or 644", param_hint="--mode")
+    certified = [name.split(",") for name in names]
+    for host, *_ in certified:
+        if re.fullmatch("[a-zA-Z0-9:][a-zA-Z0-9.:_-]*", host) is None or host == "ca":
+            message = f"{host!r} cannot name the files: begin with the name or address of the host, not 'ca'"
+            raise typer.BadParameter(message, param_hint="NAMES")
     with _errors_in_one_sentence(OSError):
-        for hosts in (name.split(",") for name in names):
-            files = sign_certificate(directory, hosts[0], hosts, SystemClock().now(), authority)
-            for file in (*directory.glob(f"{hosts[0]}*.pem"), directory / "ca.pem"):
-                file.chmod(int(mode, 8))
-            print(f"{files.certificate} is for {', '.join(hosts)}")
+        for host, *others in certified:
+            files = sign_certificate(directory, host, (host, *others), SystemClock().now(), authority)
+            for name in (host, f"{host}-key", f"{host}-both", "ca"):
+                (directory / f"{name}.pem").chmod(int(mode, 8))
+            print(f"{files.certificate} is for {', '.join((host, *others))}")
 
 
 @app.command(name="version", rich_help_panel=contexts.PANEL)

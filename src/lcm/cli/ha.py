@@ -27,10 +27,19 @@ import yaml
 from lcm.cli.links import sign_in_link
 from lcm.cli.processes import StartFailed
 from lcm.cli.simulator_child import SimulatorChild
-from lcm.cli.up import Ready, UpOptions, create_demo_fleet, data_dir_for, ready_simulation
+from lcm.cli.up import (
+    Ready,
+    UpOptions,
+    create_demo_fleet,
+    data_dir_for,
+    own_tls,
+    ready_simulation,
+    settings_of,
+)
 from lcm.core.clock import Clock, SystemClock
 from lcm.core.ids import RandomIds
 from lcm.core.timeouts import timeout
+from lcm.core.tls import ClientContext, TlsFiles, trust_of
 from lcm.simulator.main import SimulationInfo
 
 ANSWERS_WITHIN_SECONDS: Final = 60.0
@@ -87,10 +96,6 @@ class Child:
         """The command that runs it: its name without the number."""
         return self.name.rpartition("-")[0]
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
     async def _read_port(self) -> None:
         assert self.process is not None
         assert self.process.stdout is not None
@@ -129,16 +134,20 @@ async def up_ha(
         async with AsyncExitStack() as stack:
             logs = data_dir / "logs"
             logs.mkdir(parents=True, exist_ok=True)
-            etcd, endpoint = _etcd(data_dir, logs)
+            tls = own_tls(data_dir / "tls", clock) if options.tls else None
+            trust = tls.client_context() if tls is not None else None
+            scheme = "https" if tls is not None else "http"
+            etcd = _etcd(data_dir, logs, tls)
+            endpoint = f"{scheme}://127.0.0.1:{etcd.port}"
             await _start(etcd, stack, print_line)
-            await _wait_until_healthy(endpoint)
-            environment = _environment(data_dir, info, endpoint)
+            await _wait_until_healthy(etcd, endpoint, trust)
+            environment = _environment(data_dir, info, endpoint) | _certificates_of(tls)
             ports = _free_ports(len(PLANES))  # each needs the address of the other
-            environment["CONTROL_PLANE_PEERS"] = ",".join(f"http://127.0.0.1:{port}" for port in ports)
+            environment["CONTROL_PLANE_PEERS"] = ",".join(f"{scheme}://127.0.0.1:{port}" for port in ports)
             planes = [_lcm(name, environment, logs, port) for name, port in zip(PLANES, ports, strict=True)]
             await _start(planes[0], stack, print_line)  # it creates the keys that the other one reads
             front = await stack.enter_async_context(_front(options.port, planes))
-            url = f"http://127.0.0.1:{front}"
+            url = f"{scheme}://127.0.0.1:{front}"
             controllers = [
                 _lcm(name, {**environment, "CONTROL_PLANE_API_URL": url}, logs)
                 for name in (*CONTROLLERS, *SCHEDULERS, *LABLET_CONTROLLERS)
@@ -147,21 +156,22 @@ async def up_ha(
                 for child in (*planes[1:], *controllers):
                     tasks.create_task(_start(child, stack, print_line))
             token = json.loads((data_dir / "keys.json").read_text())["admin"]
-            await create_demo_fleet(url, token, options, info.license_token)
+            await create_demo_fleet(url, token, options, info.license_token, trust)
             children = [etcd, *planes, *controllers]
             announce(
                 HaReady(
-                    url=await sign_in_link(url, token),
+                    url=await sign_in_link(url, token, trust),
                     token=token,
                     ports={"control_plane": front, "cml": info.cml_port} | {c.name: c.port for c in children},
                     pid=os.getpid(),
                     data_dir=str(data_dir),
                     aws_endpoint=info.aws_endpoint,
+                    ca_file=str(tls.authority) if tls is not None else None,
                     processes={c.name: c.process.pid for c in children if c.process is not None},
                 )
             )
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_print_leaders(controllers, clock, print_line))
+                tasks.create_task(_print_leaders(controllers, scheme, trust, clock, print_line))
                 for child in children:
                     tasks.create_task(_keep_alive(child, clock, print_line))
 
@@ -202,24 +212,45 @@ def _environment(data_dir: Path, info: SimulationInfo, endpoint: str) -> dict[st
     }
 
 
-def _etcd(data_dir: Path, logs: Path) -> tuple[Child, str]:
+def _certificates_of(tls: TlsFiles | None) -> dict[str, str]:
+    """The settings with which a process serves TLS and shows etcd its certificate; none without TLS."""
+    if tls is None:
+        return {}
+    return {
+        **settings_of(tls),
+        "ETCD_CA_CERT": str(tls.authority),
+        "ETCD_CLIENT_CERT": str(tls.certificate),
+        "ETCD_CLIENT_KEY": str(tls.key),
+    }
+
+
+def _etcd(data_dir: Path, logs: Path, tls: TlsFiles | None) -> Child:
+    """An etcd of one member. With TLS it answers only who shows a certificate of the authority."""
     shutil.rmtree(data_dir / "etcd", ignore_errors=True)  # it holds nothing that is not in the records
     client, peer = _free_ports(2)
+    scheme = "https" if tls is not None else "http"
+    client_url, peer_url = f"{scheme}://127.0.0.1:{client}", f"{scheme}://127.0.0.1:{peer}"
     flags = {
         "--name": "lcm",
         "--data-dir": str(data_dir / "etcd"),
-        "--listen-client-urls": f"http://127.0.0.1:{client}",
-        "--advertise-client-urls": f"http://127.0.0.1:{client}",
-        "--listen-peer-urls": f"http://127.0.0.1:{peer}",
-        "--initial-advertise-peer-urls": f"http://127.0.0.1:{peer}",
-        "--initial-cluster": f"lcm=http://127.0.0.1:{peer}",
+        "--listen-client-urls": client_url,
+        "--advertise-client-urls": client_url,
+        "--listen-peer-urls": peer_url,
+        "--initial-advertise-peer-urls": peer_url,
+        "--initial-cluster": f"lcm={peer_url}",
         "--logger": "zap",
         "--log-level": "warn",
     }
+    if tls is not None:
+        for whose in ("", "peer-"):
+            flags[f"--{whose}cert-file"] = str(tls.certificate)
+            flags[f"--{whose}key-file"] = str(tls.key)
+            flags[f"--{whose}trusted-ca-file"] = str(tls.authority)
+            flags[f"--{whose}client-cert-auth"] = "true"
     # Where setpriv exists, etcd ends with its parent, however the parent dies.
     prefix = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
-    command = [*prefix, _etcd_binary(), *(part for pair in flags.items() for part in pair)]
-    return Child("etcd", command, {}, logs / "etcd.log", port=client), f"127.0.0.1:{client}"
+    command = [*prefix, _etcd_binary(), *(f"{name}={value}" for name, value in flags.items())]
+    return Child("etcd", command, {}, logs / "etcd.log", port=client)
 
 
 def _etcd_binary() -> str:
@@ -248,15 +279,19 @@ def _is_free(port: int) -> bool:
     return False
 
 
-async def _wait_until_healthy(endpoint: str) -> None:
+async def _wait_until_healthy(etcd: Child, endpoint: str, trust: ClientContext | None) -> None:
+    """Raises StartFailed once it has ended, or has not answered for a minute."""
+    assert etcd.process is not None
     clock = SystemClock()
-    async with timeout(ANSWERS_WITHIN_SECONDS), aiohttp.ClientSession() as session:
-        while True:
-            with suppress(aiohttp.ClientError):
-                async with session.get(f"http://{endpoint}/health") as answer:
-                    if b'"true"' in await answer.read():
-                        return
-            await clock.sleep(0.05)
+    with suppress(TimeoutError):
+        async with timeout(ANSWERS_WITHIN_SECONDS), aiohttp.ClientSession() as session:
+            while etcd.process.returncode is None:
+                with suppress(aiohttp.ClientError):
+                    async with session.get(f"{endpoint}/health", ssl=trust_of(trust)) as answer:
+                        if b'"true"' in await answer.read():
+                            return
+                await clock.sleep(0.05)
+    raise StartFailed(f"etcd did not start: {etcd.last_log_line()}")
 
 
 @asynccontextmanager
@@ -292,22 +327,25 @@ async def _front(port: int, planes: Sequence[Child]) -> AsyncIterator[int]:
         server.close()
 
 
-async def _print_leaders(controllers: Sequence[Child], clock: Clock, print_line: Print) -> None:
+async def _print_leaders(
+    controllers: Sequence[Child], scheme: str, trust: ClientContext | None, clock: Clock, print_line: Print
+) -> None:
     known: dict[str, tuple[str, int]] = {}
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session:
+    connector = aiohttp.TCPConnector(ssl=trust_of(trust))
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=1)) as session:
         while True:
             for controller in controllers:
-                epoch = await _epoch_of(session, controller)
+                epoch = await _epoch_of(session, f"{scheme}://127.0.0.1:{controller.port}")
                 if epoch is not None and known.get(controller.service) != (controller.name, epoch):
                     known[controller.service] = (controller.name, epoch)
                     print_line(f"{controller.name} leads, epoch {epoch}")
             await clock.sleep(LEADER_POLL_SECONDS)
 
 
-async def _epoch_of(session: aiohttp.ClientSession, controller: Child) -> int | None:
+async def _epoch_of(session: aiohttp.ClientSession, controller: str) -> int | None:
     """The epoch of a leader; None if it does not lead, or does not answer."""
     try:
-        async with session.get(f"{controller.url}/health") as response:
+        async with session.get(f"{controller}/health") as response:
             health = await response.json()
     except (aiohttp.ClientError, TimeoutError):
         return None

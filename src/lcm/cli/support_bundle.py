@@ -1,5 +1,6 @@
 """`lcm support-bundle`: what is needed to look into a problem, in one file without any secret."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -30,7 +31,13 @@ def support_bundle(
     with connected() as lcm:
         parts = _parts(lcm)
     try:
-        with zipfile.ZipFile(file, "x", zipfile.ZIP_DEFLATED) as archive:
+        descriptor = os.open(
+            file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600
+        )  # it is for its owner to pass on
+        with (
+            os.fdopen(descriptor, "wb") as output,
+            zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive,
+        ):
             archive.writestr("version.txt", version_line() + "\n")
             for name, content in parts.items():
                 archive.writestr(f"{name}.json", msgspec.json.format(msgspec.json.encode(content)))

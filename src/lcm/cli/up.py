@@ -33,7 +33,7 @@ from lcm.core.hosted_service import run_services
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.timeouts import timeout
-from lcm.core.tls import ClientContext, trust_of
+from lcm.core.tls import ClientContext, TlsFiles, trust_of
 from lcm.domain.template import RegionConfig
 from lcm.lablet_controller.main import LabletControllerProcess, lablet_controller_process
 from lcm.lablet_controller.settings import LabletControllerSettings
@@ -108,7 +108,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
     kv = MemoryKv(clock, ids)
     cloud = await _cloud(options, simulator)
     with data_dir_for(options, is_simulated=cloud.simulation is not None) as data_dir:
-        tls = _own_tls(data_dir / "tls", clock) if options.tls else {}
+        tls = settings_of(own_tls(data_dir / "tls", clock)) if options.tls else {}
         plane_settings = _settings(
             "control-plane",
             ControlPlaneSettings,
@@ -200,12 +200,16 @@ def _settings(process: str, kind: type[S], **overrides: object) -> S:
     return load(process, kind, None, {name: str(value) for name, value in overrides.items()}).settings
 
 
-def _own_tls(directory: Path, clock: Clock) -> dict[str, str]:
-    """The settings with which every process serves TLS, for the addresses on which they listen."""
+def own_tls(directory: Path, clock: Clock) -> TlsFiles:
+    """Make a certificate for the addresses on which the processes listen."""
     from lcm.cli.own_certificates import certificate_of_this_host  # slow to load
 
     hosts = [load(name, kind, None, {}).settings.model_dump()["host"] for name, kind in PROCESSES.items()]
-    files = certificate_of_this_host(directory.absolute(), hosts, clock.now())
+    return certificate_of_this_host(directory.absolute(), hosts, clock.now())
+
+
+def settings_of(files: TlsFiles) -> dict[str, str]:
+    """The settings with which every process serves TLS."""
     return {
         "LCM_TLS_CERT_FILE": str(files.certificate),
         "LCM_TLS_KEY_FILE": str(files.key),
@@ -226,13 +230,13 @@ def _cml_login(simulation: SimulationInfo | None) -> dict[str, str]:
 @contextmanager
 def data_dir_for(options: UpOptions, *, is_simulated: bool) -> Iterator[Path]:
     """The given one, or a temporary one for a simulation: its records would outlive its instances."""
-    if options.data_dir is not None:
-        yield options.data_dir
-    elif is_simulated:
+    if options.data_dir is None and is_simulated:
         with tempfile.TemporaryDirectory(prefix="lcm-") as directory:
             yield Path(directory)
-    else:
-        yield Path("lcm-data")
+        return
+    data_dir = options.data_dir or Path("lcm-data")
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # before a folder in it is made
+    yield data_dir
 
 
 async def _cloud(options: UpOptions, simulator: SimulatorChild | None) -> Cloud:

@@ -365,6 +365,21 @@ async def test_the_listing_waits_for_news_and_a_changed_tag_is_news(cloud: Any) 
 # The process
 
 
+async def test_no_web_page_reads_or_changes_the_simulation(cloud: Any) -> None:
+    page = {"Origin": "https://evil.example"}
+    listing = {"Action": "DescribeInstances", "Version": "2016-11-15"}
+    async with aiohttp.ClientSession(cloud.info.aws_endpoint, headers=page) as http:
+        for method, path, body in (
+            ("POST", "/", listing),
+            ("OPTIONS", "/", None),
+            ("POST", "/_lcm/faults", {"operation": "*", "kind": "hang"}),
+            ("PUT", "/_lcm/simulation", {}),
+        ):
+            async with http.request(method, path, data=body) as response:
+                assert response.status == 403, path
+                assert "Access-Control-Allow-Origin" not in response.headers
+
+
 async def test_the_simulation_can_be_known_from_its_endpoint_alone(cloud: Any) -> None:
     told = await cloud.control("GET", "simulation")
     assert told["aws_endpoint"] == cloud.info.aws_endpoint

@@ -50,6 +50,22 @@ def test_a_certificate_that_is_made_again_is_of_the_same_authority(tmp_path: Pat
     assert (tmp_path / "cp1.pem").read_text() != certificate
 
 
+def test_permissions_are_those_of_this_certificate_alone(tmp_path: Path) -> None:
+    made(str(tmp_path), "c1", "c10")
+    made("--mode=644", str(tmp_path), "c")
+    made("--mode=640", str(tmp_path), "c1")
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert modes["ca-key.pem"] == modes["c10-key.pem"] == 0o600
+    assert (modes["c-key.pem"], modes["c1-both.pem"]) == (0o644, 0o640)
+
+
+@pytest.mark.parametrize("name", ["ca", "../cp1", "a/b", "", "-cp1", "*.example"])
+def test_a_name_that_is_no_host_or_that_of_the_authority_writes_nothing(name: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["certificates", str(tmp_path / "tls"), "--", name])
+    assert result.exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("mode", ["", "rw", "999", "0600"])
 def test_permissions_that_are_none_are_refused(mode: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["certificates", f"--mode={mode}", str(tmp_path), "cp1"])

@@ -321,6 +321,20 @@ async def test_signing_out_everywhere_ends_every_browser_and_no_token(
     await identity.authenticate(bearer(token))
 
 
+async def test_whoever_is_signed_out_everywhere_does_not_come_back_with_a_link(
+    identity: Identity, clock: VirtualClock
+) -> None:
+    token, _ = await issue(identity, clock)
+    person = await identity.authenticate(bearer(token))
+    viewer = await identity.authenticate(bearer("viewer-key"))
+    stolen, _ = await identity.make_link(person)
+    of_another, _ = await identity.make_link(viewer)
+    await identity.end_sessions(person.id)
+    with pytest.raises(AccessDenied):
+        await identity.use_link(stolen, request({}))
+    assert (await identity.use_link(of_another, request({}))).id == viewer.id
+
+
 async def test_no_token_outlives_the_longest_life_not_even_one_that_exists(
     store: CountingStore, clock: VirtualClock
 ) -> None:

@@ -1,5 +1,6 @@
 """Default deny, seen from inside: what no rule lets through never reaches a handler."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 from lcm.control_plane.access.identity import Identity
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, AccessKeys, Role
-from lcm.control_plane.api.middleware import AccessMiddleware, principal_behind
+from lcm.control_plane.api.middleware import BODY_TIMEOUT_SECONDS, AccessMiddleware, principal_behind
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, StoreUnavailable
 from support.asgi import request
@@ -91,6 +92,43 @@ async def test_a_websocket_is_refused(handler: Handler) -> None:
     scope: dict[str, Any] = {"type": "websocket", "path": "/api/workers", "headers": []}
     await middleware(handler)(scope, receive, send)
     assert sent == [{"type": "websocket.close", "code": 1008}]
+    assert handler.entered == []
+
+
+@pytest.mark.parametrize(
+    ("path", "megabytes"), [("/api/workers", 1), ("/api/lablet-definitions", 4), ("/api/plan", 16)]
+)
+async def test_no_body_exceeds_the_limit_of_its_route(path: str, megabytes: int, handler: Handler) -> None:
+    admin = {"Authorization": "Bearer admin-key"}
+    limit = megabytes * 1024 * 1024
+    for size, status in ((limit, 200), (limit + 1, 413)):
+        assert (await request(middleware(handler), "POST", path, admin, b"x" * size))[0] == status
+    assert len(handler.entered) == 1
+
+
+async def test_a_body_that_does_not_arrive_is_not_waited_for(handler: Handler) -> None:
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        await VirtualClock().sleep(9)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    headers = [(b"authorization", b"Bearer admin-key")]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "scheme": "http",
+        "path": "/api/workers",
+        "headers": headers,
+        "client": ("10.0.0.1", 1),
+    }
+    began = asyncio.get_running_loop().time()
+    await middleware(handler)(scope, receive, send)
+    assert asyncio.get_running_loop().time() - began == BODY_TIMEOUT_SECONDS
+    assert sent[0]["status"] == 408
     assert handler.entered == []
 
 

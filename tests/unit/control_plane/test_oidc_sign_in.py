@@ -67,6 +67,8 @@ async def test_a_code_is_refused_in_a_browser_that_did_not_begin(issuer: Issuer)
             await page.finish(attempt, answer, BACK)
     with pytest.raises(AccessDenied, match="not begun in this browser"):
         await page.finish(other, {**answer, "state": ""}, BACK)
+    with pytest.raises(AccessDenied, match="not begun in this browser"):
+        await page.finish(other, {**answer, "state": "naïve"}, BACK)
     assert len(issuer.calls) == calls, "the code was not sent on"
 
 

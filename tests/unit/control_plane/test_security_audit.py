@@ -171,6 +171,19 @@ async def test_refusals_never_push_out_changes() -> None:
     assert MAX_ENTRIES >= 10_000
 
 
+async def test_the_oldest_changes_make_room_for_new_ones() -> None:
+    store = MemoryStore()
+    log = SecurityLog(store, VirtualClock())
+    small: BoundedLog[SecurityEntry] = BoundedLog(store, LOG_KIND, SecurityEntry, 10)
+    log._changes = small
+    for number in range(100):
+        await store.insert(Document(LOG_KIND, f"{number:03}", 1, b"{}"))
+    await log.make_room()
+    kept = sorted(document.id for document in await store.list_all(LOG_KIND))
+    assert 0 < len(kept) <= 10
+    assert kept[-1] == "099"
+
+
 async def test_what_a_service_writes_is_not_taken_for_a_change_of_a_person() -> None:
     plain = MemoryStore()
     store = AuditedStore(plain, VirtualClock())

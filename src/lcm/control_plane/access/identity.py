@@ -290,8 +290,9 @@ class Identity:
         return sorted(found, key=lambda session: (session.created_at, session.id), reverse=True)
 
     async def end_sessions(self, owner_id: str) -> None:
-        """Sign a principal out of every browser."""
-        await _revoke_oldest(self.sessions, owner_id, 0)
+        """Sign a principal out of every browser, and let none of its links sign one in again."""
+        for credentials in (self.links, self.sessions):
+            await _revoke_oldest(credentials, owner_id, 0)
 
     async def revoke_token(self, token_id: str) -> Credential:
         """Revoke a token, and remove the sessions that were opened with it."""

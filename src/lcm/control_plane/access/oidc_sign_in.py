@@ -69,7 +69,8 @@ class OidcSignIn:
         self, attempt: Attempt | None, answer: Mapping[str, str], redirect_uri: str
     ) -> Principal:
         """Return the person of the issuer's answer to this attempt. Raises AccessDenied."""
-        if attempt is None or not hmac.compare_digest(answer.get("state", ""), attempt.state):
+        state = answer.get("state", "").encode()
+        if attempt is None or not hmac.compare_digest(state, attempt.state.encode()):
             raise AccessDenied(
                 401, "this sign-in was not begun in this browser, or too long ago; begin again"
             )

@@ -102,7 +102,8 @@ async def sign_out_everywhere(
         str | None, Query(max_length=300, description="Sign out this one instead of you; only for admins.")
     ] = None,
 ) -> Response:
-    """Every browser session of yours ends, this one too, with its event streams. Tokens stay valid."""
+    """Every browser session of yours ends, this one too, with its event streams and your sign-in links.
+    Tokens stay valid."""
     if principal_id not in (None, person.id):
         require(person, Role.ADMIN)
     await services(request).identity.end_sessions(principal_id or person.id)
