@@ -6,8 +6,10 @@ import gc
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import structlog
 import yaml
@@ -130,8 +132,15 @@ def simulate_random(seed: int, story: str | None = None, *, quiet_seconds: float
     return simulate(story or story_of(seed), seed, rates=DEFAULT_RATES, quiet_seconds=quiet_seconds)
 
 
+@cache
+def _templates() -> Mapping[str, Any]:
+    """Reading them takes far longer than copying them."""
+    templates: Mapping[str, Any] = yaml.safe_load(TEMPLATES.read_text())
+    return templates
+
+
 async def _simulate(scenario: str, faults: Faults, knobs: Knobs, quiet_seconds: float) -> Outcome:
-    world = World(faults, knobs, yaml.safe_load(TEMPLATES.read_text()))
+    world = World(faults, knobs, deepcopy(_templates()))  # a scenario may change them
     invariants = [invariant(world) for invariant in ALL]
     with contextlib.suppress(asyncio.CancelledError):
         async with world.running():

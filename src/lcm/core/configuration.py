@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -99,6 +100,12 @@ def _loaded(text: str, file: str, load: Callable[[str, type[yaml.SafeLoader]], A
         raise ConfigurationError(str(Mistake(file, None, "YAML", str(error)))) from None
 
 
+@cache
+def _fields_of(struct: type[msgspec.Struct]) -> Mapping[str, msgspec.structs.FieldInfo]:
+    """Its fields by the names they are written with; resolving their types takes longer than a check."""
+    return {field.encode_name: field for field in msgspec.structs.fields(struct)}
+
+
 def check(entry: object, struct: type[T], *, within: Mapping[str, Any], at: str) -> T | list[Mistake]:
     """The struct an entry describes, or everything that is wrong with it. `at` says where `within` has it."""
     file = within.file if isinstance(within, Marked) else "configuration"
@@ -107,7 +114,7 @@ def check(entry: object, struct: type[T], *, within: Mapping[str, Any], at: str)
         return [Mistake(file, line, at, "it must be a mapping, 'name: value'")]
     lines = entry.lines if isinstance(entry, Marked) else {}
     start = entry.line if isinstance(entry, Marked) else None
-    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    fields = _fields_of(struct)
     mistakes = []
     for name in entry:
         if name not in fields:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 
 class Act(StrEnum):
@@ -92,4 +93,10 @@ class Faults:
 
 def chance(seed: int, of: str, role: str, site: str, nth: int) -> float:
     """A number in [0, 1) that depends on the arguments only."""
-    return zlib.crc32(f"{seed}/{of}/{role}/{site}/{nth}".encode()) / 2**32
+    return zlib.crc32(b"%d" % nth, _chances_at(seed, of, role, site)) / 2**32
+
+
+@lru_cache(maxsize=4096)
+def _chances_at(seed: int, of: str, role: str, site: str) -> int:
+    """The checksum so far, which all calls at a site have in common."""
+    return zlib.crc32(f"{seed}/{of}/{role}/{site}/".encode())

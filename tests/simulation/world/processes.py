@@ -253,7 +253,8 @@ class Candidate(Process):
     @property
     def is_leading(self) -> bool:
         """Whether it believes that it leads, and is inside its deadline."""
-        leadership = self.election.leadership if self.election is not None else None
+        election = self.election  # asked at every call of any process
+        leadership = election.leadership if election is not None else None
         return leadership is not None and self.world.clock.monotonic() < leadership.deadline
 
 
