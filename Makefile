@@ -27,9 +27,10 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: $(VENV)/ready $(UI_BUILT) ## Set up the environment and build the dashboard, nothing else
+setup: $(VENV)/loaded $(UI_BUILT) ## Set up the environment and build the dashboard, nothing else
 
-run: setup ## Run LCM with a simulated cloud and print the dashboard's URL
+run: ## Run LCM with a simulated cloud and print the dashboard's URL
+	@$(MAKE) --no-print-directory -j2 setup
 	@$(BIN)/lcm up --save-context local $(ARGS)
 
 test: ## Run every check and every test
@@ -157,6 +158,11 @@ $(VENV)/uv:
 $(VENV)/ready: $(VENV)/uv requirements.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+# The first start of all would compile what it loads; here that is done beside the build of the dashboard.
+$(VENV)/loaded: $(VENV)/ready
+	$(BIN)/python -c 'import lcm.cli.up, lcm.simulator.main, lcm.simulator.aws.server'
 	@touch $@
 
 $(LOWEST)/ready: $(VENV)/ready requirements-lowest.lock

@@ -16,7 +16,7 @@ from report import percentile, report
 from support.api import Api, Console, admin_of, console_of
 from support.processes import running_lcm
 
-ROUNDS = 40
+ROUNDS = 100
 WINDOW_SECONDS = 0.5
 
 
@@ -26,7 +26,7 @@ async def one_click(api: Api, console: Console, worker: dict[str, str], action: 
     clicked_at = time.time()
     await api.act(worker, action)
     while len(calls := await console.calls(operation)) == earlier:
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.1)  # EC2 has noted when it came: asking often would only slow it
     return float(calls[-1]["at"]) - clicked_at
 
 
@@ -63,7 +63,8 @@ async def measure() -> None:
         ],
         ratios={
             "p99 / debounce window of 0.5 s (goal: well under 1)": p99 / WINDOW_SECONDS,
-            "p50 / a bare request to the same server": p50 / bare_p50,
+            "p50 / a bare request to the same server (goal: at most 12)": p50 / bare_p50,
+            "p99 / p50 (goal: at most 2)": p99 / p50,
         },
         figures={"p50_seconds": p50, "p99_seconds": p99, "bare_request_p50_seconds": bare_p50},
     )

@@ -24,7 +24,7 @@ def report(
         table.add_row(f"ratio: {label}", f"{ratio:.3g}")
     Console().print(table)
     if parser.parse_known_args()[0].json:
-        rounded = {label: round(value, 6) for label, value in figures.items()}
+        rounded = {label: round(value, 9) for label, value in figures.items()}
         print(json.dumps({"name": name, "ratios": dict(ratios), "figures": rounded}))
 
 

@@ -239,16 +239,24 @@ class WorkerReconciler(Reconciler[Worker]):
             return Retry(str(error))
 
     def _decide_at_once(self, worker: Worker, began_as: WorkerStatus) -> Decision | None:
-        """What needs no new observation: that a running worker leaves its status, and the stop after that.
+        """What needs no new observation: that a running worker leaves its status, and the stop or start after
+        a read of the last poll interval.
 
-        The instance ran when it was observed last. Stopping a stopped one succeeds, EC2 refuses any other,
-        and the next reconcile observes it.
+        Stopping a stopped instance succeeds, and so does starting a running one. EC2 refuses any other, and
+        the next reconcile observes it.
         """
         if worker.status is RUNNING:
             return desired_state.decide(worker)
-        is_decided_now = (worker.status, began_as) == (STOPPING, RUNNING)
-        if is_decided_now and worker.desired_status is DesiredStatus.STOPPED and worker.instance.id:
-            return StopInstance(worker.instance.id) if self.scope.observer.saw_running(worker) else None
+        instance_id, saw = worker.instance.id, self.scope.observer.saw
+        if instance_id is None:
+            return None
+        match began_as, worker.status, worker.desired_status:
+            case WorkerStatus.RUNNING, WorkerStatus.STOPPING, DesiredStatus.STOPPED if saw(worker, "running"):
+                return StopInstance(instance_id)
+            case WorkerStatus.STOPPED, WorkerStatus.STOPPED, DesiredStatus.RUNNING if saw(worker, "stopped"):
+                return stopped.START
+            case WorkerStatus.STOPPED, WorkerStatus.STARTING, DesiredStatus.RUNNING if saw(worker, "stopped"):
+                return StartInstance(instance_id)
         return None
 
     async def _verify(self, worker: Worker) -> Worker:

@@ -30,7 +30,7 @@ from lcm.domain.lifecycle import (
     TERMINATING,
     WorkerStatus,
 )
-from lcm.domain.worker import Action
+from lcm.domain.worker import Action, Worker
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.core import Link
 from support.fleet import Fleet
@@ -640,6 +640,74 @@ class TestStopping:
             assert fleet.effects() == ["launch_instance"]
             fleet.cloud.interfere = None
             await fleet.until(worker, STOPPED)
+
+
+async def _stopped_worker(fleet: Fleet) -> Worker:
+    worker = await fleet.running_worker()
+    await fleet.ask(worker, Action.STOP)
+    return await fleet.until(worker, STOPPED)
+
+
+class TestStarting:
+    """A start needs no observation of its own either: starting a running instance succeeds."""
+
+    async def test_a_worker_seen_stopped_a_moment_ago_is_started_without_observing_it_again(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await _stopped_worker(fleet)
+            await fleet.clock.sleep(120)
+            before = len(fleet.cloud.calls)
+            await fleet.ask(worker, Action.START)
+            await fleet.until(worker, STARTING)
+            await fleet.clock.sleep(0.1)
+            asked = [call.operation for call in fleet.cloud.calls[before:]]
+            assert asked == ["start_instance"]
+            await fleet.until(worker, RUNNING)
+
+    async def test_a_worker_not_seen_for_longer_is_observed_before_it_is_started(self) -> None:
+        async with Fleet(WorkerControllerSettings(reconcile_interval=3_600)).running() as fleet:
+            worker = await _stopped_worker(fleet)
+            await fleet.clock.sleep(600)
+            before = len(fleet.cloud.calls)
+            await fleet.ask(worker, Action.START)
+            await fleet.until(worker, STARTING)
+            await fleet.clock.sleep(0.1)
+            asked = [call.operation for call in fleet.cloud.calls[before:]]
+            assert asked == ["describe_instance", "start_instance"]
+
+    async def test_a_worker_started_outside_meanwhile_is_running_all_the_same(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await _stopped_worker(fleet)
+            await fleet.clock.sleep(120)
+            fleet.cloud.start(fleet.instance_id(worker))
+            await fleet.ask(worker, Action.START)
+            await fleet.until(worker, RUNNING)
+
+    async def test_a_worker_terminated_outside_meanwhile_is_reported_as_it_is(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await _stopped_worker(fleet)
+            await fleet.clock.sleep(120)
+            fleet.cloud.terminate(fleet.instance_id(worker))
+            await fleet.ask(worker, Action.START)
+            await fleet.until(worker, STARTING)
+            failed = await fleet.until(worker, FAILED)
+            assert failed.status_reason.startswith("the instance was terminated")
+
+    async def test_where_ec2_cannot_be_read_nothing_is_started(self) -> None:
+        async def refuse(moment: Moment, operation: str, subject: str) -> None:
+            if operation in ("list_instances", "describe_instance"):
+                raise Unreachable("EC2: timed out")
+
+        async with Fleet().running() as fleet:
+            worker = await _stopped_worker(fleet)
+            await fleet.clock.sleep(120)
+            before = fleet.effects()
+            fleet.cloud.interfere = refuse
+            await fleet.clock.sleep(40)
+            await fleet.ask(worker, Action.START)
+            await fleet.clock.sleep(120)
+            assert fleet.effects() == before
+            fleet.cloud.interfere = None
+            await fleet.until(worker, RUNNING)
 
 
 async def test_the_intent_of_a_first_launch_is_its_verification() -> None:

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 LISTING_MAX_AGE_SECONDS = 15.0
 RECENT_SECONDS = 30.0
-"""How long a read suffices to stop an instance: stopping a stopped one does no harm."""
+"""How long a read suffices to stop or start an instance: doing it twice does no harm."""
 NEVER = float("-inf")
 
 
@@ -111,16 +111,16 @@ class InstanceObserver:
         """Whether some region cannot be listed; only `refresh` clears that."""
         return bool(self._region_failures)
 
-    def saw_running(self, worker: Worker) -> bool:
-        """Whether a read of the last poll interval, its own or its region's, showed its instance running."""
+    def saw(self, worker: Worker, state: str) -> bool:
+        """Whether the newest read, its own or its region's, is of the last poll interval and showed that."""
         if worker.instance.id is None or worker.aws_region in self._region_failures:
             return False
-        state, at = self.last_seen.get(worker.id), self._seen_at.get(worker.id, NEVER)
+        seen, at = self.last_seen.get(worker.id), self._seen_at.get(worker.id, NEVER)
         listing = self._listings.get(worker.aws_region)
         if listing is not None and listing.asked_at > at and worker.instance.id in listing.by_id:
-            state, at = listing.by_id[worker.instance.id].state, listing.asked_at
+            seen, at = listing.by_id[worker.instance.id].state, listing.asked_at
         is_recent = self._clock.monotonic() - at <= RECENT_SECONDS
-        return state == "running" and is_recent and at > self._invalidated_at.get(worker.id, NEVER)
+        return seen == state and is_recent and at > self._invalidated_at.get(worker.id, NEVER)
 
     def clear_region_failures(self) -> None:
         """Forget all failures at the end of a leadership."""

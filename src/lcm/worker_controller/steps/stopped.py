@@ -1,8 +1,12 @@
 """STOPPED: wait until the desired status changes, or the instance is started outside LCM."""
 
+from typing import Final
+
 from lcm.domain.lifecycle import PENDING, STARTING, TERMINATED, TERMINATING, DesiredStatus
 from lcm.domain.observation import Absent, Known, Unknown
 from lcm.worker_controller.decisions import Decision, Move, Nothing, Situation, Wait, report_drift
+
+START: Final = Move(STARTING, "desired status is running")
 
 
 def decide(situation: Situation) -> Decision:
@@ -19,7 +23,7 @@ def decide(situation: Situation) -> Decision:
         case DesiredStatus.RUNNING, Unknown(reason):
             return Wait(reason)
         case DesiredStatus.RUNNING, _:
-            return Move(STARTING, "desired status is running")
+            return START
         case DesiredStatus.STOPPED, Known(instance) if instance.state == "pending":
             return Move(STARTING, "started outside LCM", observed=True, drift="instance_pending")
         case DesiredStatus.STOPPED, Known(instance) if instance.state not in {"stopped", "stopping"}:
