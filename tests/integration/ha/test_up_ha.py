@@ -18,6 +18,9 @@ from support.booking import book, license_worker, session_in
 from support.canaries import watched_session
 from support.processes import eventually, lcm_to_its_end, running_command
 
+pytestmark = pytest.mark.timeout(600)
+"""Ten processes start; on a busy host that alone takes minutes."""
+
 
 async def test_the_demonstration_survives_the_death_of_its_leader_and_of_a_control_plane() -> None:
     options = ("up", "--ha", "--port", "0", "--workers", "1", "--no-demo-sessions", "--speed", "20")
