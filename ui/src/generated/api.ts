@@ -1054,6 +1054,7 @@ export interface SessionLab {
   readonly left_queue_at: string | null;
   readonly booted_at: string | null;
   readonly is_adopted: boolean;
+  readonly claim_lost_at: string | null;
 }
 
 /** The status of a lablet session. */
