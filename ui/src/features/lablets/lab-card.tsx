@@ -68,7 +68,7 @@ function Stuck({ session: { cleanup } }: { session: LabletSessionView }) {
 }
 
 function LostClaim({ session: { lab, ended_at } }: { session: LabletSessionView }) {
-  if (lab?.claim_lost_at == null || ended_at !== null) return null;
+  if (lab === null || lab.claim_lost_at === null || ended_at !== null) return null;
   return (
     <p class="lab-stuck" role="status">
       The worker does not hold the claim of this lab any more, and cannot hold it again yet: other sessions may get its
