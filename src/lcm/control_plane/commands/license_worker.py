@@ -239,7 +239,7 @@ async def settle_debt(records: Records, worker_id: str, *, by: str) -> LicenseDe
 async def _settle_confirmed(records: Records, worker: Worker, fence: Fence) -> None:
     """Settle an earlier debt of the same server: CML confirmed that Cisco counts no license for it now.
 
-    Before the report is recorded: once it is, nobody repeats it, and an open debt would stay.
+    Before the report is recorded: once it is, it is not repeated, and an open debt would stay.
     """
     if await records.store.get(DEBT, worker.id) is None:
         return

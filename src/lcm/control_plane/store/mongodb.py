@@ -392,7 +392,7 @@ class MongoStore:
     async def _move_entries(self, key: str) -> None:
         """Give each entry in this document a document of its own. Repeating it changes nothing.
 
-        A placeholder goes in one step with its entries: without them nobody would look for it again.
+        A placeholder goes in one step with its entries: without them it would never be looked for again.
         """
         holder = await self._find(key)
         if holder is None or "entries" not in holder:

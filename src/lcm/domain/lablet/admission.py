@@ -145,16 +145,21 @@ def put_back(
         ends_at=session.ends_at,
         lab_generation=session.lab.generation,
     )
-    known = worker.cml.labs
     claims = (*worker.claims, lost)
-    summary = summarize(labs, claims, listed_at=known.listed_at, is_partial=known.is_partial)
-    worker = replace(worker, cml=replace(worker.cml, labs=summary))
+    worker = count_labs(worker, labs, claims)
     view = _admit(worker, replace(session.demand, ports=()), ports, now)
     taken = (view.foreign_ports | ports_of(worker.claims)).intersection(lost.ports.values())
     if taken:
         text = f"worker {worker.name} has granted {', '.join(map(str, sorted(taken)))} to others"
         raise PlacementRefused(Label.PORTS, text)
     return replace(worker, claims=claims, updated_at=now)
+
+
+def count_labs(worker: Worker, labs: Iterable[LabRecord], claims: Iterable[Claim]) -> Worker:
+    """The worker with what its labs take of it beside these claims; as a listing says, and between two."""
+    known = worker.cml.labs
+    summary = summarize(labs, claims, listed_at=known.listed_at, is_partial=known.is_partial)
+    return replace(worker, cml=replace(worker.cml, labs=summary))
 
 
 def _admit(worker: Worker, demand: Demand, ports: PortRange, now: datetime) -> PlacementWorker:

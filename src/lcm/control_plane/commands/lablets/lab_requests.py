@@ -11,10 +11,10 @@ from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.preconditions import Preconditions
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
-from lcm.domain.lablet.admission import release_retained
+from lcm.domain.lablet.admission import count_labs, release_retained
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.claim import Claim
-from lcm.domain.lablet.lab_discovery import is_seen, standing_of, summarize
+from lcm.domain.lablet.lab_discovery import is_seen, standing_of
 from lcm.domain.lablet.lab_request import refuse_request
 from lcm.domain.lablet.listed_lab import AdoptedAs, LabAction, LabAdoption, LabKind, LabRequest, LeakReason
 from lcm.domain.telemetry import LabRecord
@@ -157,13 +157,7 @@ async def _record_adoption(records: Records, lab: LabRecord, adoption: LabAdopti
 async def _count_again(records: Records, worker_id: str) -> None:
     """Record what the labs of a worker take, without waiting for the next listing, which does so again."""
     labs = await records.labs.of(worker_id)
-
-    def decide(worker: Worker) -> Worker:
-        known = worker.cml.labs
-        summary = summarize(labs, worker.claims, listed_at=known.listed_at, is_partial=known.is_partial)
-        return replace(worker, cml=replace(worker.cml, labs=summary))
-
-    await records.workers.change(worker_id, decide)
+    await records.workers.change(worker_id, lambda worker: count_labs(worker, labs, worker.claims))
 
 
 async def lab_as_it_stands(records: Records, worker: Worker, lab_id: str) -> LabRecord:
@@ -236,9 +230,7 @@ async def _settle_worker(records: Records, lab: LabRecord, *, by: str, fence: Fe
         if mark is not None and is_last:
             left = release_retained(worker, mark.session_id, generation=mark.generation, now=now)
         released[:] = [claim for claim in worker.claims if claim not in left.claims]
-        known = worker.cml.labs
-        summary = summarize(others, left.claims, listed_at=known.listed_at, is_partial=known.is_partial)
-        return replace(left, cml=replace(left.cml, labs=summary))
+        return count_labs(left, others, left.claims)
 
     await records.workers.change(lab.worker_id, decide, fence=fence)
     for claim in released:
