@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import PyMongoError
 
 from lcm.control_plane.store.copy import CopyFailed, copy_store
 from lcm.control_plane.store.memory import MemoryStore
@@ -279,6 +280,46 @@ async def test_an_entry_outlives_a_writer_that_ended_before_it_moved_it(database
             assert [stored.document.id for stored in await store.dump()] == ["2026.7", "2026.8", "a"]
         assert await documents.count_documents({"entries": {"$exists": True}}) == 0
         assert await documents.find_one({"_id": "worker/gone"}) is None
+
+
+async def test_wherever_a_removal_ends_mongodb_keeps_its_entry_and_nothing_else(database: str) -> None:
+    """The connection breaks before each of its commands in turn; the log is read afterwards."""
+    commands, broken_at = 0, 0
+
+    async def before(command: Command) -> None:
+        nonlocal commands
+        if command and next(iter(command)) in ("find", "insert", "update", "delete"):
+            commands += 1
+            if commands >= broken_at > 0:
+                raise ConnectionError("the writer is gone")
+
+    async def remove(document_id: str) -> None:
+        async with open_mongodb(front) as store:
+            await store.commit(Delete("worker", document_id, 1), entry(1))
+
+    async with (
+        watched_front(database, before) as front,
+        open_mongodb(database) as store,
+        AsyncMongoClient[dict[str, Any]](database) as client,
+    ):
+        documents = client.get_default_database()["documents"]
+        await store.insert(doc("whole"))
+        commands = 0
+        await remove("whole")
+        assert await entries(store) == [b"entry 1"]
+        of_a_removal, outcomes = commands, []
+        for position in range(1, of_a_removal + 1):
+            await documents.delete_many({})
+            await store.insert(doc("a"))
+            commands, broken_at = 0, position
+            with suppress(PyMongoError, StoreUnavailable, WriteUnconfirmed):
+                await remove("a")
+            logged = await entries(store)
+            left = [found["_id"] async for found in documents.find({}, {"_id": 1})]
+            assert len(left) == 1, (position, left)
+            assert logged == ([] if left == ["worker/a"] else [b"entry 1"])
+            outcomes.append(bool(logged))
+        assert set(outcomes) == {False, True}
 
 
 # Unique keys.

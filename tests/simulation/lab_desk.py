@@ -218,6 +218,26 @@ class LabDesk(Desk):
             await self.pause(20.0)
         raise TooLate(f"nobody may remove {lab.title}")
 
+    async def adopt_lab(self, server: SimulatedCmlServer, lab: Lab) -> None:
+        """Keep a lab of no session, as soon as LCM has listed it as one."""
+        await self._until_recorded(server, lab, "adopt", is_adopted=True)
+
+    async def disown_lab(self, server: SimulatedCmlServer, lab: Lab) -> None:
+        self.fleet.disowned.add(lab.id)
+        await self._until_recorded(server, lab, "disown", is_adopted=False)
+
+    async def _until_recorded(
+        self, server: SimulatedCmlServer, lab: Lab, action: str, *, is_adopted: bool
+    ) -> None:
+        """Request it until the record says so: an answer may be lost, or LCM may not know the lab yet."""
+        worker_id = self.fleet.worker_at(server.instance.public_ip or "")
+        ends = self.world.clock.monotonic() + PATIENCE_SECONDS
+        while self.fleet.is_adopted(server, lab) is not is_adopted:
+            if self.world.clock.monotonic() > ends:
+                raise TooLate(f"nobody may {action} {lab.title}")
+            await self._ask("POST", f"/api/workers/{worker_id}/labs/{lab.id}/{action}", None)
+            await self.pause(20.0)
+
     @property
     def _moment(self) -> float:
         return self.world.clock.now().timestamp()

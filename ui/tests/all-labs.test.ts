@@ -86,6 +86,11 @@ describe("the labs on all workers", () => {
     const adoption = { by: "ada", at: "2026-03-02T09:00:00Z" };
     const adopted = lab({ kind: "adopted", adoption, possible_actions: ["disown", "remove"] });
     expect(noteOf(adopted, NOW)).toBe("Adopted by ada: LCM never removes it by itself.");
+    const needs = { cpu: 2, memory_gb: 4, storage_gb: 2, nodes: 2 };
+    const definition = { definition_id: "d-1", name: "ccna", version: "1.2.0", needs };
+    expect(noteOf(lab({ kind: "adopted", adoption: { ...adoption, definition } }), NOW)).toBe(
+      "Adopted by ada as a lab of ccna 1.2.0: LCM never removes it by itself.",
+    );
     expect(asksForTitle(adopted)).toBe(true);
     expect(canRequest(adopted, "disown")).toBe(true);
     expect(canRequest(adopted, "adopt")).toBe(false);

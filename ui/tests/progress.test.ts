@@ -28,6 +28,7 @@ const LAB: SessionLab = {
   left_queue_at: null,
   booted_at: null,
   is_adopted: false,
+  claim_lost_at: null,
 };
 const IMPORTED: SessionLab = { ...LAB, lab_id: "lab-1", imported_at: "2026-03-02T10:00:03Z" };
 

@@ -117,6 +117,10 @@ def adopt(
     every: Every = False,
     yes: Yes = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the workers.")] = False,
+    definition: Annotated[
+        str | None,
+        typer.Option(help="The definition that the labs are of: what it needs is kept free for each."),
+    ] = None,
 ) -> None:
     """Keep labs that no session owns, or trust workers that LCM found and did not launch.
 
@@ -136,9 +140,15 @@ def adopt(
             note("All of them are trusted.")
         trust = _of_workers(lambda lcm, worker: lcm.workers.adopt(worker.id, worker.cml_certificate_sha256))
         _, first = _request_each(lcm, "adopt", found, trust, "is adopted")
-        _, second = _request_each(lcm, "adopt", others, _of_labs("adopt"), "is kept")
+        _, second = _request_each(lcm, "adopt", others, partial(_adopt_lab, definition), "is kept")
         if (code := first or second) is not None:
             sys.exit(code)
+
+
+def _adopt_lab(definition: str | None, lcm: "Lcm", kind: Kind, lab: Any) -> Any:
+    if kind is not LAB:
+        fail(f"this is for labs, not for a {kind.name}", Exit.USAGE)
+    return lcm.labs.adopt(lab.worker_id, lab.lab_id, definition=definition)
 
 
 _FOUND: Final = (

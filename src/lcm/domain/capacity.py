@@ -30,6 +30,12 @@ def declared_by(template: WorkerTemplate) -> Capacity:
     )
 
 
+def largest(one: Capacity, other: Capacity) -> Capacity:
+    """Of each kind the larger amount."""
+    names = Capacity.__struct_fields__
+    return Capacity(**{name: max(getattr(one, name), getattr(other, name)) for name in names})
+
+
 def total(needs: Iterable[Capacity]) -> Capacity:
     """The sum of the needs."""
     amounts = list(needs)

@@ -23,6 +23,7 @@ class LabView(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None
     """The lablet session that owns it; of a leaked lab the one that its marker names."""
     definition_name: str | None
+    """Of its session; of an adopted lab the one that it was adopted as."""
     owner: str
     """The CML user."""
     node_count: int | None
@@ -64,6 +65,15 @@ class LabPage(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None = None
     """The cursor of the next page."""
     workers: list[ListedWorker]
+
+
+class LabAdoptionRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the lab is adopted as."""
+
+    definition: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    """The name of the lablet definition that it is a lab of: what that needs is kept free for it."""
+    version: Annotated[str, Meta(min_length=1, max_length=20)] | None = None
+    """The version of the definition; without one the newest that is active."""
 
 
 class LabRemoval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -62,11 +62,14 @@ def documented(
     return {"status_code": status, "responses": responses, "response_class": Response}
 
 
-def reads(struct: type) -> dict[str, Any]:
-    """Route arguments that say which struct the body must be."""
+def reads(struct: type, *, is_required: bool = True) -> dict[str, Any]:
+    """Route arguments that say which struct the body must be, or is if there is one."""
     return {
         "openapi_extra": {
-            "requestBody": {"required": True, "content": {"application/json": {"schema": _ref(struct)}}}
+            "requestBody": {
+                "required": is_required,
+                "content": {"application/json": {"schema": _ref(struct)}},
+            }
         }
     }
 
@@ -83,13 +86,17 @@ def takes(place: str, **schemas: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def body_of(struct: type[T]) -> Callable[[Request], Coroutine[Any, Any, T]]:
-    """A dependency that reads the body as this struct and refuses everything else."""
+def body_of(struct: type[T], *, is_required: bool = True) -> Callable[[Request], Coroutine[Any, Any, T]]:
+    """A dependency that reads the body as this struct and refuses everything else.
+
+    Without a body that is not required it is the struct with its defaults.
+    """
     decoder = msgspec.json.Decoder(struct)
+    absent = b"" if is_required else b"{}"
 
     async def read(request: Request) -> T:
         try:
-            return decoder.decode(await request.body())
+            return decoder.decode(await request.body() or absent)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise _malformed(error, "body") from None
 

@@ -11,6 +11,7 @@ from lcm.control_plane.streaming.event_names import WorkerEvent, event_of
 from lcm.domain.lablet.claim import Claim
 from lcm.domain.lablet.lab import LabStep
 from lcm.domain.lablet.lab_standing import MAX_LEAKED
+from lcm.domain.lablet.listed_lab import LabKind
 from lcm.domain.lablet.marker import Marker, SeenLab, marker_of, read_notes
 from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
 from lcm.domain.lablet.session_changes import is_over
@@ -26,6 +27,7 @@ from lcm.domain.lablet.states import (
 )
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED
 from lcm.domain.lifecycle import STOPPING as STOPPING_WORKER
+from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
 from lcm.simulator.cml.lab import BOOTED, DEFINED_ON_CORE, POWERED, Lab
 from simulation.invariants.scheduling import _SessionInvariant, claims_of
@@ -125,7 +127,8 @@ class L5OneLab(_Watch):
         """Every lab beside the one of its import that a session has recorded; people leave it alone."""
         by_import: dict[Marker, list[tuple[SimulatedCmlServer, Lab]]] = {}
         for server, lab in self.fleet.labs():
-            if lab.id in self.fleet.imports and lab.id not in self.fleet.touched:
+            is_people_s = lab.id in self.fleet.touched or self.fleet.is_adopted(server, lab)
+            if lab.id in self.fleet.imports and not is_people_s:
                 by_import.setdefault(self.fleet.imports[lab.id].marker, []).append((server, lab))
         for labs in by_import.values():
             if len(labs) > 1 and any(self.recorded_by(lab) for _, lab in labs):
@@ -185,6 +188,42 @@ class L7OwnLabs(_LabInvariant):
         is_new = self.fleet.seconds_since_touched(lab.id) <= LATEST_LANDING_SECONDS
         is_own = is_marked or self.recorded_by(lab) is not None or is_new
         self.require(is_own, f"{act.operation} reaches {lab.title!r}, which people took over")
+
+
+class L7AdoptedLabs(_LabInvariant):
+    """A lab that a person adopted is theirs: it does not count as leaked, no change reaches it unless
+    somebody typed its title, and only a person ends the adoption."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._adopted: dict[str, tuple[str, float]] = {}
+        """The worker of each adopted lab, and since when it is adopted."""
+
+    def on_document(self, before: Document | None, after: Document, fence: Fence | None) -> None:
+        if after.kind != "lab":
+            return
+        lab = msgspec.json.decode(after.body, type=LabRecord)
+        if lab.adoption is None:
+            is_ended = lab.lab_id not in self._adopted or lab.lab_id in self.fleet.disowned
+            self.require(is_ended, f"nobody disowned {lab.title}, and it is not adopted any more")
+            self._adopted.pop(lab.lab_id, None)
+            return
+        self._adopted.setdefault(lab.lab_id, (lab.worker_id, self.world.clock.monotonic()))
+        is_swept = lab.request is not None and lab.request.leak is not None
+        self.require(lab.kind is LabKind.ADOPTED, f"{lab.title} is adopted, and counts as {lab.kind}")
+        self.require(not is_swept, f"{lab.title} is adopted, and its removal as a leak is requested")
+
+    def on_lab(self, act: LabAct) -> None:
+        lab = act.lab
+        if lab is None or lab.id not in self._adopted or lab.id in self.fleet.removable:
+            return
+        age = self.world.clock.monotonic() - self._adopted[lab.id][1]  # what was sent before may arrive late
+        self.require(age <= LATEST_LANDING_SECONDS, f"{act.operation} reaches the adopted lab {lab.title!r}")
+
+    def when_labs_rest(self) -> None:
+        for server, lab in self.fleet.labs():
+            if lab.id in self._adopted:
+                self.require(self.fleet.is_adopted(server, lab), f"the adoption of {lab.title} is lost")
 
 
 class L7ConfigurationsBeforePower(_LabInvariant):
@@ -332,8 +371,8 @@ class L12LeftAlone(_LabInvariant):
 
 
 class L13LabsBeforeClaims(_LabInvariant):
-    """A claim is released only after its lab is gone, its worker is gone, or nothing was imported. (A second
-    lab at rest that a late import made is left to the leak sweep.)"""
+    """A claim is released only after its lab is gone or adopted, its worker is gone, or nothing was imported.
+    (A second lab at rest that a late import made is left to the leak sweep.)"""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -357,6 +396,8 @@ class L13LabsBeforeClaims(_LabInvariant):
             if key[0] != claim.session_id or self._attempts.get(key) != claim.attempt:
                 continue
             if known.instance_id != worker.instance.id or lab_id in self.fleet.touched:
+                continue
+            if self.world.disk.adoption_of(worker.id, lab_id) is not None:
                 continue
             lab = self.fleet.lab(lab_id, worker.instance.id)
             if lab is not None and any(node.state is not DEFINED_ON_CORE for node in lab.nodes.values()):

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from lcm.cml.sessions import CmlServer
 from lcm.control_plane.commands import report_live
 from lcm.control_plane.commands.lablets import abandon_session
@@ -10,6 +12,7 @@ from lcm.control_plane.queries import session_topology
 from lcm.domain.lablet import admission, lab_discovery, lab_standing
 from lcm.domain.lablet.admission import release
 from lcm.domain.lablet.lab import CleanupProof
+from lcm.domain.lablet.lab_standing import Standing
 from lcm.domain.lablet.listed_lab import LabMark, LeakReason
 from lcm.domain.lablet.marked_topology import mark_topology
 from lcm.domain.lablet.marker import Marker, SeenLab, read_notes
@@ -17,6 +20,7 @@ from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import STOPPING
 from lcm.domain.observation import Absent, Known, Observation, Unknown
 from lcm.domain.pause import Pause
+from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
 from lcm.lablet_controller import decisions, discovery, gate, reconciler
 from lcm.lablet_controller.decisions import Clean, Decision, LabView, Situation
@@ -29,6 +33,7 @@ from simulation.scenarios.labs import (
     a_lab_ends_by_the_clock_of_the_control_plane,
     a_lab_is_brought_up_and_removed,
     a_stop_waits_for_the_configurations_of_nodes,
+    labs_are_adopted_and_disowned,
     labs_that_cannot_be_brought_up,
     people_and_cml_interfere_with_labs,
     workers_of_labs_are_stopped_and_lost,
@@ -90,6 +95,18 @@ def the_notes_alone_mark_a_lab() -> Iterator[None]:
 @planted_in(people_and_cml_interfere_with_labs)
 def a_leaked_lab_is_never_removed() -> Iterator[None]:
     yield from swapped(lab_discovery, "is_leak_confirmed", lambda lab, now: False)
+
+
+@planted_in(labs_are_adopted_and_disowned)
+def a_listing_forgets_who_keeps_a_lab() -> Iterator[None]:
+    """The marker counts more than the person: what a session left behind is removed all the same."""
+    original = lab_discovery.standing_of
+
+    def standing_of(record: LabRecord, standing: Standing, *, is_full: bool, now: datetime) -> LabRecord:
+        judged = original(replace(record, adoption=None), standing, is_full=is_full, now=now)
+        return replace(judged, adoption=record.adoption)
+
+    yield from swapped(lab_discovery, "standing_of", standing_of)
 
 
 @planted_in(a_lab_ends_by_the_clock_of_the_control_plane)

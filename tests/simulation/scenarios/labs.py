@@ -167,6 +167,34 @@ async def a_lab_ends_by_the_clock_of_the_control_plane(story: Story) -> None:
     await desk.until_session(session, ARCHIVED)
 
 
+@under(replace(LABS, idle_timeout_seconds=86_400.0))
+async def labs_are_adopted_and_disowned(story: Story) -> None:
+    """A lab that its session left behind is adopted, and so is one of a person. Both outlast the removal of
+    leaked labs; disowned, the first is removed, and the other is the person's as before."""
+    desk = LabDesk(story)
+    definition = await desk.define("plain")
+    worker = await desk.create("ada", TEMPLATE)
+    await desk.until(worker, WORKER_RUNNING)
+    session = await desk.book(definition)
+    await desk.until_session(session, RUNNING)
+    server, left = desk.server_of(session), desk.lab_of(session)
+    assert server is not None
+    own = desk.make_own_lab(server, "my own")
+    server.cml.labs.faults.add(SlowStop(count=1))
+    await desk.end(session)
+    await desk.until_session(session, STOPPING, TERMINATED)
+    await desk.abandon(session)
+    await desk.until_session(session, TERMINATED)
+    if left in server.cml.labs.all():
+        await desk.adopt_lab(server, left)
+        await desk.adopt_lab(server, own)
+        await desk.pause(LISTED_TWICE_SECONDS)
+        await desk.disown_lab(server, left)
+        await desk.disown_lab(server, own)
+        await desk.until_gone(left)
+    await desk.end_all()
+
+
 # The random story.
 
 

@@ -231,6 +231,8 @@ class LiveFleet:
         """When people last changed a lab themselves, by its id."""
         self.removable: set[str] = set()
         """The labs of people whose removal they requested of LCM."""
+        self.disowned: set[str] = set()
+        """The labs that people adopted and gave up again."""
         self._labs_changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -292,9 +294,16 @@ class LiveFleet:
             known = self.imports.get(lab.id)
             if known is None or marker_of(SeenLab(lab.id, lab.title, lab.notes)) != known.marker:
                 continue  # people made it, or took it over
+            if self.is_adopted(server, lab):
+                continue
             session = self._world.disk.session(known.marker.session_id)
             if session is None or session.is_ended:
                 yield server, lab
+
+    def is_adopted(self, server: SimulatedCmlServer, lab: Lab) -> bool:
+        """Whether LCM has recorded that people keep the lab."""
+        worker_id = server.instance.spec.tags.get(WORKER_ID_TAG, "")
+        return self._world.disk.adoption_of(worker_id, lab.id) is not None
 
     @property
     def has_lab_faults(self) -> bool:

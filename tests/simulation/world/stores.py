@@ -10,13 +10,16 @@ from lcm.control_plane.records.sessions import KIND as SESSION
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence
 from lcm.core.kv.memory import MemoryKv
+from lcm.domain.lablet.listed_lab import LabAdoption
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
 
 OnCommit = Callable[[Document | None, Document, Fence | None], None]
 
 _decoder = msgspec.json.Decoder(Worker)
+_lab_decoder = msgspec.json.Decoder(LabRecord)
 
 
 class WatchedStore(MemoryStore):
@@ -74,6 +77,11 @@ class WatchedStore(MemoryStore):
     def recorded_labs(self) -> set[tuple[str, str]]:
         """Worker and CML's id of every lab that has a record."""
         return {(name.split("/")[0], name.split("/")[1]) for kind, name in self._documents if kind == "lab"}
+
+    def adoption_of(self, worker_id: str, lab_id: str) -> LabAdoption | None:
+        """Who keeps a lab of no session, as its record says."""
+        document = self._documents.get(("lab", f"{worker_id}/{lab_id}"))
+        return _lab_decoder.decode(document.body).adoption if document is not None else None
 
     @property
     def is_growing(self) -> bool:

@@ -139,6 +139,55 @@ async def test_an_adopted_lab_says_who_keeps_it_and_is_audited_once(
     assert entry == f"lab {foreign.id} 'of a person': people keep it; it was foreign"
 
 
+async def test_a_lab_adopted_as_one_of_a_definition_keeps_its_room_started_or_not(
+    bench: DiscoveryBench, foreign: Lab
+) -> None:
+    version = (await bench.operator.get("/api/lablet-definitions")).body["items"][0]["version"]
+    adopted = await bench.operator.post(path(foreign, "adopt"), {"definition": "branch"})
+    assert (adopted.body["kind"], adopted.body["definition_name"]) == ("adopted", "branch")
+    needs = adopted.body["adoption"]["definition"]["needs"]
+    assert needs["memory_gb"] > 0
+    load = (await bench.worker()).cml.labs.foreign_load
+    assert (load.cpu, load.memory_gb, load.storage_gb) == (
+        needs["cpu"],
+        needs["memory_gb"],
+        needs["storage_gb"],
+    )
+    await bench.discover_for(10)
+    assert (await bench.worker()).cml.labs.foreign_load == load
+    [entry] = await bench.audited(LabletEvent.LAB_ADOPTED)
+    assert f"people keep it as a lab of branch {version}; it was foreign" in entry
+    again = await bench.operator.post(path(foreign, "adopt"))
+    assert again.body["adoption"] == adopted.body["adoption"], "an adoption that names none keeps it"
+    await bench.admin.post(path(foreign, "disown"))
+    assert (await bench.worker()).cml.labs.foreign_load.memory_gb == 0
+
+
+async def test_a_definition_may_be_named_for_a_lab_that_is_adopted_already(
+    bench: DiscoveryBench, foreign: Lab
+) -> None:
+    await bench.operator.post(path(foreign, "adopt"))
+    named = await bench.admin.post(path(foreign, "adopt"), {"definition": "branch"})
+    assert (named.body["adoption"]["by"], named.body["definition_name"]) == ("admin", "branch")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        ({"definition": "of nobody"}, 404, "list them with GET"),
+        ({"definition": "branch", "version": "99.0.0"}, 404, "99.0.0"),
+        ({"version": "1.0.0"}, 422, "send 'definition' too"),
+        ({"title": "branch"}, 422, "title"),
+    ],
+)
+async def test_an_adoption_as_a_lab_of_no_known_definition_is_refused(
+    bench: DiscoveryBench, foreign: Lab, body: dict[str, str], status: int, says: str
+) -> None:
+    answer = await bench.operator.post(path(foreign, "adopt"), body)
+    assert (answer.status, says in answer.body["detail"]) == (status, True), answer.body
+    assert (await listed(bench, "?kind=adopted"))["items"] == []
+
+
 async def test_an_adopted_lab_is_removed_only_by_its_title(bench: DiscoveryBench, foreign: Lab) -> None:
     await bench.operator.post(path(foreign, "adopt"))
     assert "people adopted" in (await remove(bench.admin, foreign, "another")).body["detail"]

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 from collections import Counter
+from datetime import datetime
 from random import Random
 
 import pytest
@@ -17,6 +18,7 @@ from lcm.control_plane.commands.lablets.intend_import import intend_import
 from lcm.control_plane.commands.lablets.move_session import move_session
 from lcm.control_plane.commands.lablets.record_lab import record_lab, record_progress
 from lcm.control_plane.commands.lablets.unschedule_session import unschedule_session
+from lcm.control_plane.queries.explain_session import explain_session
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict, Fenced, IllegalTransition, RequestError
 from lcm.domain.lablet.admission import hold_again
@@ -259,6 +261,71 @@ async def test_nothing_is_imported_without_a_claim_or_by_an_older_leader(desk: L
     await desk.plane.records.workers.change("w1", lambda worker: replace(worker, claims=()))
     with pytest.raises(Conflict, match="claim_lost"):
         await desk.intend()
+
+
+async def lose_claim(desk: LabDesk, *, room_goes_to: str | None = None) -> None:
+    await desk.plane.records.workers.change("w1", lambda worker: replace(worker, claims=()))
+    if room_goes_to is not None:
+        await desk.add_session(room_goes_to)
+        await desk.order(room_goes_to, "w1")
+
+
+async def claim_lost_at(desk: LabDesk) -> datetime | None:
+    lab = (await desk.session()).lab
+    assert lab is not None
+    return lab.claim_lost_at
+
+
+@pytest.mark.parametrize("status", [INSTANTIATING, READY, RUNNING, STOPPING])
+async def test_a_claim_that_is_lost_while_its_lab_exists_is_put_back(
+    desk: LabDesk, status: SessionStatus
+) -> None:
+    await desk.in_status(status)
+    [before] = (await desk.worker("w1")).claims
+    await lose_claim(desk)
+    await desk.sweep_until_quiet()
+    [after] = (await desk.worker("w1")).claims
+    assert replace(after, at=before.at, ends_at=before.ends_at) == before
+    assert (await desk.session()).status is status
+    assert await claim_lost_at(desk) is None
+    assert (await desk.events())[LabletEvent.CLAIM_PUT_BACK] == 1
+
+
+async def test_a_lost_claim_that_does_not_fit_back_is_said_until_it_does(desk: LabDesk) -> None:
+    await desk.in_status(RUNNING)
+    await lose_claim(desk, room_goes_to="s2")
+    since = desk.clock.now()
+    await desk.sweep_until_quiet()
+    plane, session = desk.plane, await desk.session()
+    assert (session.status, await claim_lost_at(desk)) == (RUNNING, since)
+    explained = await explain_session(plane.records, plane.policies, session)
+    assert "Its claim is lost: worker w1 cannot hold it again yet" in explained.text
+    assert (await desk.events())[LabletEvent.CLAIM_LOST] == 1
+    assert [session_id for _, session_id, _ in await desk.claims()] == ["s2"]
+    await lose_claim(desk)
+    await desk.sweep_until_quiet()
+    assert ("w1", "s1", 1) in await desk.claims()
+    assert await claim_lost_at(desk) is None
+
+
+async def test_a_lost_claim_is_not_put_back_where_the_lab_cannot_be(desk: LabDesk) -> None:
+    await desk.in_status(RUNNING)
+    await lose_claim(desk)
+    await desk.plane.records.workers.change("w1", lambda worker: on_instance(worker, "i-another"))
+    await desk.sweep_until_quiet()
+    assert await desk.claims() == []
+    assert await claim_lost_at(desk) is None, "the lablet controller finds its worker lost"
+
+
+async def test_a_session_ends_without_the_claim_that_it_lost(desk: LabDesk) -> None:
+    await desk.in_status(STOPPING)
+    await lose_claim(desk, room_goes_to="s2")
+    await desk.sweep_until_quiet()
+    assert await claim_lost_at(desk) is not None
+    await desk.cleaned()
+    await desk.sweep_until_quiet()
+    assert (await desk.session()).status is SessionStatus.FAILED
+    assert [session_id for _, session_id, _ in await desk.claims()] == ["s2"]
 
 
 async def test_the_epochs_of_the_scheduler_and_of_the_lablet_controller_are_their_own(desk: LabDesk) -> None:

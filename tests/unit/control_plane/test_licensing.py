@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from random import Random
 from typing import Any
 
 import msgspec
@@ -28,7 +29,8 @@ from lcm.control_plane.records.fleet_token import has_fleet_token
 from lcm.control_plane.records.preconditions import Preconditions
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
-from lcm.domain.errors import Conflict, NotFound, UnknownReference
+from lcm.core.ids import RandomIds
+from lcm.domain.errors import Conflict, Fenced, NotFound, UnknownReference
 from lcm.domain.idempotency import KeyedRequest
 from lcm.domain.lablet.admission import view_of
 from lcm.domain.launch import InstanceId
@@ -36,8 +38,10 @@ from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
 from lcm.domain.worker import Action, CmlHealth, CmlLicense, Worker
 from lcm.rest.schemas import CmlReport, LeadershipClaim, LicenseReport, StatusReport
+from support.control_plane import control_plane_over
 from support.core import a_worker, with_fields
 from support.people import PublicDesk
+from support.virtual_time import VirtualClock
 
 REGISTER, DEREGISTER = LicenseOperation.REGISTER, LicenseOperation.DEREGISTER
 SECRET = "canary-token-of-a-smart-account"
@@ -385,6 +389,58 @@ async def test_a_license_is_not_given_up_before_its_debt_is_recorded(
     with pytest.raises(StoreUnavailable):
         await reported(dying, worker, "fail", DEREGISTER, fence, reason="no route", is_debt=True)
     assert await plane.records.workers.get(worker.id) == worker
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+class KilledStore(MemoryStore):
+    """Ends the process instead of its nth replacement from here on."""
+
+    kill_at = 0
+
+    async def replace(self, document: Document, fence: Fence | None = None) -> None:
+        self.kill_at -= 1
+        if self.kill_at == 0:
+            raise Killed
+        await super().replace(document, fence)
+
+
+@pytest.mark.parametrize("kill_at", [1, 2])
+async def test_a_debt_that_cml_settles_is_settled_wherever_its_report_is_cut_off(kill_at: int) -> None:
+    store = KilledStore()
+    plane = control_plane_over(store, clock=VirtualClock(), ids=RandomIds(Random(1)))
+    claim = LeadershipClaim(service="worker-controller", cluster_id="c", revision=1, instance_id="a")
+    fence = fence_for("worker-controller", (await claim_leadership(plane.records, claim)).epoch)
+    worker = await registered(plane)
+    await reported(plane, worker, "fail", DEREGISTER, fence, reason="no route", is_debt=True)
+    await request_license(plane.records, worker.id, SECRET)
+    await reported(plane, worker, "complete", REGISTER, fence)
+    await request_deregistration(plane.records, worker.id)
+    store.kill_at = kill_at
+    with pytest.raises(Killed):
+        await reported(plane, worker, "complete", DEREGISTER, fence)
+    # The controller reports again only what is pending still.
+    if (await plane.records.workers.get(worker.id)).license.pending_operation is DEREGISTER:
+        await reported(plane, worker, "complete", DEREGISTER, fence)
+    [debt] = await list_debts(plane.records)
+    assert debt.settled_by == "CML"
+
+
+async def test_a_deregistration_that_is_refused_settles_no_debt(plane: ControlPlane, fence: Fence) -> None:
+    worker = await registered(plane)
+    await reported(plane, worker, "fail", DEREGISTER, fence, reason="no route", is_debt=True)
+    with pytest.raises(Conflict):
+        await reported(plane, worker, "complete", DEREGISTER, fence)
+    older = dataclasses.replace(fence, version=fence.version - 1)
+    await request_license(plane.records, worker.id, SECRET)
+    await reported(plane, worker, "complete", REGISTER, fence)
+    await request_deregistration(plane.records, worker.id)
+    with pytest.raises(Fenced):
+        await reported(plane, worker, "complete", DEREGISTER, older)
+    [debt] = await list_debts(plane.records)
+    assert debt.settled_by is None
 
 
 @pytest.mark.parametrize("status", [PENDING, TERMINATED])

@@ -1,6 +1,9 @@
 """Every lab of every worker is known with whose it is, and an unknown is no absence."""
 
+import asyncio
+from collections.abc import Coroutine
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +16,7 @@ from lcm.domain.lablet.listed_lab import LabKind
 from lcm.domain.lablet.states import ENDED, RUNNING
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import STOPPED as WORKER_STOPPED
+from lcm.lablet_controller.discovery import LOOK_SECONDS
 from lcm.rest.lab_reports import LabListingReport
 from lcm.rest.lablets import PlacementOrder
 from lcm.rest.schemas import LABLET_CONTROLLER
@@ -101,6 +105,40 @@ async def test_a_worker_is_listed_every_five_minutes_and_at_once_when_it_comes_u
     await bench.change_worker(lambda worker: replace(worker, status="running"))
     await bench.discover()
     assert listings() == 3
+
+
+async def test_the_first_listing_waits_neither_for_an_interval_nor_for_a_live_feed(
+    bench: DiscoveryBench,
+) -> None:
+    """Whenever a worker becomes ready, and whenever the controller takes office, of whoever led before."""
+
+    async def first_listing_after(work: Coroutine[Any, Any, None]) -> float:
+        begun, listings = bench.clock.monotonic(), bench.calls.count("report_labs")
+        await work
+        while bench.calls.count("report_labs") == listings:
+            await bench.clock.sleep(0.5)
+        return bench.clock.monotonic() - begun
+
+    async def nothing() -> None: ...
+
+    async def stands_by(ready: Coroutine[Any, Any, None], leads: asyncio.Task[None]) -> float:
+        waited = await first_listing_after(ready)
+        leads.cancel()
+        return waited
+
+    bench.make_lab("of a person")
+    await bench.change_worker(lambda worker: replace(worker, cml=replace(worker.cml, is_ready=False)))
+    ready = bench.change_worker(lambda worker: replace(worker, cml=replace(worker.cml, is_ready=True)))
+    async with asyncio.TaskGroup() as tasks:
+        leads = tasks.create_task(bench.discovery.run())
+        await bench.clock.sleep(123)
+        assert bench.calls.count("report_labs") == 0
+        assert await stands_by(ready, leads) <= LOOK_SECONDS + 0.5
+    assert await bench.kinds() == {"of a person": "foreign"}
+    await bench.clock.sleep(5)
+    bench.discovery.reset()
+    async with asyncio.TaskGroup() as tasks:
+        assert await stands_by(nothing(), tasks.create_task(bench.discovery.run())) <= 0.5
 
 
 async def test_a_person_may_have_the_labs_listed_now(bench: DiscoveryBench) -> None:

@@ -33,6 +33,14 @@ export interface ActivityPage {
   readonly next: string | null;
 }
 
+/** The definition that an adopted lab is a lab of. Its needs never follow an edited definition. */
+export interface AdoptedAs {
+  readonly definition_id: string;
+  readonly name: string;
+  readonly version: string;
+  readonly needs: Capacity;
+}
+
 /** A worker whose instance was found, not launched by LCM. */
 export interface AdoptedWorker {
   readonly worker_id: string;
@@ -380,6 +388,7 @@ export type LabAction = "adopt" | "disown" | "remove" | "start" | "stop";
 export interface LabAdoption {
   readonly by: string;
   readonly at: string;
+  readonly definition?: AdoptedAs | null;
 }
 
 /** A change of state of a lab or of an element in it. */
@@ -1054,6 +1063,7 @@ export interface SessionLab {
   readonly left_queue_at: string | null;
   readonly booted_at: string | null;
   readonly is_adopted: boolean;
+  readonly claim_lost_at: string | null;
 }
 
 /** The status of a lablet session. */

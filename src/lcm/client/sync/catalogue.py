@@ -6,7 +6,7 @@ from lcm.client.sync.link import Link
 from lcm.domain.lablet.listed_lab import LabAction, LabKind
 from lcm.domain.template import WorkerTemplate
 from lcm.rest.access import TokenCreated, TokenList, TokenView
-from lcm.rest.labs import LabPage, LabRemoval, LabView
+from lcm.rest.labs import LabAdoptionRequest, LabPage, LabRemoval, LabView
 from lcm.rest.schemas import TemplateList
 
 
@@ -61,6 +61,14 @@ class Labs:
         """Start, stop, remove, adopt or disown a lab; the removal of one that people keep needs its title."""
         path = route("/api/workers/{}/labs/{}/{}", worker_id, lab_id, action)
         body = LabRemoval(title=title) if action is LabAction.REMOVE else None
+        return self._link.send(Call(method="POST", path=path, body=body, answer=LabView))
+
+    def adopt(
+        self, worker_id: str, lab_id: str, *, definition: str | None = None, version: str | None = None
+    ) -> LabView:
+        """Keep a lab of no session, as a lab of a definition if one is named."""
+        path = route("/api/workers/{}/labs/{}/adopt", worker_id, lab_id)
+        body = LabAdoptionRequest(definition=definition, version=version)
         return self._link.send(Call(method="POST", path=path, body=body, answer=LabView))
 
 

@@ -165,9 +165,10 @@ async def report_license(
 
     if report.is_debt and before.may_hold_license:
         await _record_debt(records, worker_id, report.reason)
-    worker = await _change(records, worker_id, decide, fence, report.expected_version)
     if step == "complete" and operation is LicenseOperation.DEREGISTER and not report.is_free:
-        await _settle_confirmed(records, worker_id)
+        decide(before)  # what is refused settles nothing
+        await _settle_confirmed(records, before, fence)
+    worker = await _change(records, worker_id, decide, fence, report.expected_version)
     if worker.status is TERMINATING and operation is LicenseOperation.DEREGISTER:
         await _audit_end(records, before, step, report, by=fence.id)
     return worker
@@ -235,10 +236,15 @@ async def settle_debt(records: Records, worker_id: str, *, by: str) -> LicenseDe
     raise Conflict(f"several requests change the debt of worker {worker_id} at once; try again")
 
 
-async def _settle_confirmed(records: Records, worker_id: str) -> None:
-    """Settle an earlier debt of the same server: CML confirmed that Cisco counts no license for it now."""
-    if await records.store.get(DEBT, worker_id) is not None:
-        await settle_debt(records, worker_id, by="CML")
+async def _settle_confirmed(records: Records, worker: Worker, fence: Fence) -> None:
+    """Settle an earlier debt of the same server: CML confirmed that Cisco counts no license for it now.
+
+    Before the report is recorded: once it is, it is not repeated, and an open debt would stay.
+    """
+    if await records.store.get(DEBT, worker.id) is None:
+        return
+    await records.workers.verify(worker.id, expected_version=worker.version, fence=fence)
+    await settle_debt(records, worker.id, by="CML")
 
 
 async def _request(

@@ -20,7 +20,7 @@ from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import NotFound
 from lcm.domain.idle import with_countdown
-from lcm.domain.lablet.lab_discovery import summarize
+from lcm.domain.lablet.admission import count_labs
 from lcm.domain.lablet.listed_lab import LabAction, LabKind
 from lcm.domain.lablet.own_actions import is_own_action
 from lcm.domain.lifecycle import TERMINATED
@@ -168,9 +168,7 @@ async def _keep_foreign_load(records: Records, caches: Caches, worker_id: str, f
     labs = await records.labs.of(worker_id)
 
     def decide(worker: Worker) -> Worker:
-        known = worker.cml.labs
-        summary = summarize(labs, worker.claims, listed_at=known.listed_at, is_partial=known.is_partial)
-        return replace(worker, cml=replace(worker.cml, labs=summary)) if worker.is_live else worker
+        return count_labs(worker, labs, worker.claims) if worker.is_live else worker
 
     with suppress(NotFound):
         await records.workers.change(worker_id, decide, fence=fence)

@@ -52,7 +52,7 @@ async def explain_session(
         status=session.status,
         outcome=None,
         code=None,
-        text=_standing(session, place, records.clock.now(), policies.times),
+        text=_standing(session, place, records.clock.now(), policies.times) + _lost_claim(session, place),
         since=session.state_history[-1].at if session.state_history else session.updated_at,
         worker_id=session.worker_id,
     )
@@ -141,6 +141,12 @@ def _describe_use(session: LabletSession, place: str, until: str) -> str:
     if run is None or run.status is not StepStatus.FAILED:
         return f"Its lab runs on {place}{until}."
     return f"Its lab on {place} does not run ({run.detail}); restart it, or end the session."
+
+
+def _lost_claim(session: LabletSession, place: str) -> str:
+    if session.is_ended or session.lab is None or session.lab.claim_lost_at is None:
+        return ""
+    return f" Its claim is lost: {place} cannot hold it again yet, and others may get its room and ports."
 
 
 def _standing(session: LabletSession, place: str, now: datetime, times: TimeslotPolicy) -> str:

@@ -115,7 +115,7 @@ def view_lab(lab: LabRecord, worker: Worker, session: LabletSession | None) -> L
         state=lab.state,
         kind=_kind(lab, session),
         session_id=session.id if lab.kind is None and session is not None else lab.session_id,
-        definition_name=session.definition_name if session is not None else None,
+        definition_name=_definition_of(lab, session),
         owner=lab.owner,
         node_count=lab.node_count if is_counted else len(lab.nodes) or None,
         running_nodes=sum(node.state in RUNNING_STATES for node in lab.nodes.values()),
@@ -131,6 +131,13 @@ def view_lab(lab: LabRecord, worker: Worker, session: LabletSession | None) -> L
         adoption=lab.adoption if lab.kind is LabKind.ADOPTED else None,
         possible_actions=tuple(possible_requests(lab, session, worker)),
     )
+
+
+def _definition_of(lab: LabRecord, session: LabletSession | None) -> str | None:
+    if lab.kind is LabKind.ADOPTED:
+        adopted_as = lab.adoption.definition if lab.adoption is not None else None
+        return adopted_as.name if adopted_as is not None else None
+    return session.definition_name if session is not None else None
 
 
 def _removed_from(lab: LabRecord) -> datetime | None:

@@ -390,20 +390,25 @@ class MongoStore:
             await self._move_entries(raw["_id"])
 
     async def _move_entries(self, key: str) -> None:
-        """Give each entry in this document a document of its own. Repeating it changes nothing."""
+        """Give each entry in this document a document of its own. Repeating it changes nothing.
+
+        A placeholder goes in one step with its entries: without them it would never be looked for again.
+        """
         holder = await self._find(key)
-        entries = holder.get("entries", {}) if holder is not None else {}
-        for name, body in entries.items():
+        if holder is None or "entries" not in holder:
+            return
+        for name, body in holder["entries"].items():
             entry = Document(LOG_KIND, _name(name), 1, bytes(body))
             with suppress(DuplicateKeyError):
                 await self._documents.insert_one({**_identity(entry), **_content(entry, self._ids.new_id())})
-        if not entries:
-            return
-        moved = {f"entries.{name}": "" for name in entries}
-        await self._documents.update_one({"_id": key}, {"$unset": moved})
+        if holder["version"] == _PLACEHOLDER:
+            emptied = {"version": _PLACEHOLDER, "mark": {"$exists": False}, "write": holder.get("write")}
+            if (await self._documents.delete_one({"_id": key, **emptied})).deleted_count:
+                return
+        moved = {f"entries.{name}": "" for name in holder["entries"]}
+        if moved:
+            await self._documents.update_one({"_id": key}, {"$unset": moved})
         await self._documents.update_one({"_id": key, "entries": {}}, {"$unset": {"entries": ""}})
-        emptied = {"version": _PLACEHOLDER, "mark": {"$exists": False}, "entries": {"$exists": False}}
-        await self._documents.delete_one({"_id": key, **emptied})
 
     # Epochs.
 

@@ -4,7 +4,7 @@ The control plane calls these inside the compare-and-set of the worker, which dr
 placements share: what is judged here holds when it is written.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,13 +14,16 @@ from lcm.domain.errors import Conflict, PlacementRefused
 from lcm.domain.lablet.claim import Claim, ports_of
 from lcm.domain.lablet.definition import Demand, LicenseTier
 from lcm.domain.lablet.filters import Label, Room, judge, vector
+from lcm.domain.lablet.lab_discovery import summarize
 from lcm.domain.lablet.lab_standing import LEAKED_FOR
 from lcm.domain.lablet.ports import COOLING, PortRange, pick_ports
 from lcm.domain.lablet.rooms import WorkerRoom
+from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.snapshot import PlacementWorker
 from lcm.domain.license import LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import DRAINING
 from lcm.domain.pause import PauseReason, withdraw_decision
+from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import CmlLicense, Worker
 
 _WITH_NODE_LIMIT: Final = {
@@ -103,11 +106,7 @@ def claim(
         return worker
     if not worker.is_trusted:
         raise PlacementRefused(Label.STATUS, f"worker {worker.name} is not adopted: its CML gets no login")
-    view = view_of(worker)
-    found = judge(view, demand, _room(view, ports, now))
-    if found:
-        text = "; ".join(f"{reason.sub}: needs {reason.need}, has {reason.have}" for reason in found)
-        raise PlacementRefused(found[0].label, f"worker {worker.name} does not take the session: {text}")
+    view = _admit(worker, demand, ports, now)
     granted = pick_ports(
         demand.ports,
         taken=view.foreign_ports | ports_of(worker.claims),
@@ -125,6 +124,52 @@ def claim(
         pause=withdraw_decision(worker.pause, now=now),
         updated_at=now,
     )
+
+
+def put_back(
+    worker: Worker, session: LabletSession, labs: Iterable[LabRecord], *, ports: PortRange, now: datetime
+) -> Worker:
+    """Add the claim that the worker lost of a session whose lab it has, as a new one would be admitted.
+
+    `labs` are those of the worker: this lab counts as one of no session meanwhile. Repeating it changes
+    nothing. Raises PlacementRefused.
+    """
+    if session.lab is None or find_claim(worker, session.id, session.attempt) is not None:
+        return worker
+    lost = Claim(
+        session_id=session.id,
+        attempt=session.attempt,
+        needs=session.demand.needs,
+        ports=session.ports,
+        at=now,
+        ends_at=session.ends_at,
+        lab_generation=session.lab.generation,
+    )
+    claims = (*worker.claims, lost)
+    worker = count_labs(worker, labs, claims)
+    view = _admit(worker, replace(session.demand, ports=()), ports, now)
+    taken = (view.foreign_ports | ports_of(worker.claims)).intersection(lost.ports.values())
+    if taken:
+        text = f"worker {worker.name} has granted {', '.join(map(str, sorted(taken)))} to others"
+        raise PlacementRefused(Label.PORTS, text)
+    return replace(worker, claims=claims, updated_at=now)
+
+
+def count_labs(worker: Worker, labs: Iterable[LabRecord], claims: Iterable[Claim]) -> Worker:
+    """The worker with what its labs take of it beside these claims; as a listing says, and between two."""
+    known = worker.cml.labs
+    summary = summarize(labs, claims, listed_at=known.listed_at, is_partial=known.is_partial)
+    return replace(worker, cml=replace(worker.cml, labs=summary))
+
+
+def _admit(worker: Worker, demand: Demand, ports: PortRange, now: datetime) -> PlacementWorker:
+    """Return the worker as placement sees it, if every filter admits the demand. Raises PlacementRefused."""
+    view = view_of(worker)
+    found = judge(view, demand, _room(view, ports, now))
+    if found:
+        text = "; ".join(f"{reason.sub}: needs {reason.need}, has {reason.have}" for reason in found)
+        raise PlacementRefused(found[0].label, f"worker {worker.name} does not take the session: {text}")
+    return view
 
 
 def _room(view: PlacementWorker, ports: PortRange, now: datetime) -> Room | None:

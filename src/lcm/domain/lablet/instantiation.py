@@ -157,6 +157,14 @@ def record_lab(
     return replace(session, lab=recorded, updated_at=now)
 
 
+def note_claim(session: LabletSession, *, is_lost: bool, now: datetime) -> LabletSession:
+    """Record whether the claim of the session's lab is lost. Repeating it changes nothing."""
+    lab = session.lab
+    if lab is None or session.is_ended or (lab.claim_lost_at is not None) is is_lost:
+        return session
+    return replace(session, lab=replace(lab, claim_lost_at=now if is_lost else None), updated_at=now)
+
+
 def is_about(session: LabletSession, *, attempt: int, generation: int) -> bool:
     """Whether a report about this attempt and this import is about the session as it is now."""
     return session.status in _HAS_WORKER and (session.attempt, _import_of(session)) == (attempt, generation)

@@ -92,6 +92,8 @@ class SessionLab(msgspec.Struct, frozen=True, kw_only=True):
     booted_at: datetime | None = None
     is_adopted: bool = False
     """Its import had no answer; the lab was found by its marker."""
+    claim_lost_at: datetime | None = None
+    """Since when its worker does not hold its claim, so that others may get its room; None: it does."""
 
 
 class ProbedPorts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from lcm.domain.capacity import Capacity
+from lcm.domain.capacity import Capacity, largest, total
 from lcm.domain.lablet.claim import Claim
 from lcm.domain.lablet.lab_standing import (
     ADOPTED,
@@ -152,12 +152,20 @@ def summarize(
 
 
 def _load(labs: Iterable[LabRecord]) -> Capacity:
-    nodes = [node for lab in labs for node in lab.nodes.values() if node.state in RUNNING_STATES]
-    return Capacity(
-        cpu=round(sum(node.cpu for node in nodes), 3),
-        memory_gb=round(sum(node.memory_gb for node in nodes), 3),
+    taken = total(_load_of(lab) for lab in labs)
+    return replace(taken, cpu=round(taken.cpu, 3), memory_gb=round(taken.memory_gb, 3))
+
+
+def _load_of(lab: LabRecord) -> Capacity:
+    """What its running nodes take; adopted as a lab of a definition, at least what that one needs."""
+    nodes = [node for node in lab.nodes.values() if node.state in RUNNING_STATES]
+    running = Capacity(
+        cpu=sum(node.cpu for node in nodes),
+        memory_gb=sum(node.memory_gb for node in nodes),
         nodes=float(len(nodes)),
     )
+    kept = lab.adoption.definition if lab.adoption is not None and lab.kind is LabKind.ADOPTED else None
+    return running if kept is None else largest(running, kept.needs)
 
 
 def is_seen(labs: Iterable[LabRecord], session_id: str, generation: int) -> bool:

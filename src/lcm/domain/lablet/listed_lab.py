@@ -93,11 +93,22 @@ KEPT_BY_PEOPLE: Final = frozenset({LabKind.FOREIGN, LabKind.ADOPTED})
 """LCM removes such a lab only for a person who types its title."""
 
 
-class LabAdoption(msgspec.Struct, frozen=True, kw_only=True):
+class AdoptedAs(msgspec.Struct, frozen=True, kw_only=True):
+    """The definition that an adopted lab is a lab of. Its needs never follow an edited definition."""
+
+    definition_id: str
+    name: str
+    version: str
+    needs: Capacity
+
+
+class LabAdoption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who decided that a lab is kept, and when."""
 
     by: str
     at: datetime
+    definition: AdoptedAs | None = None
+    """None: the person named none; the lab takes what its running nodes take."""
 
 
 class LabRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,6 +39,7 @@ export function LabCard({ session }: { session: LabletSessionView }) {
         )}
       </h2>
       <Stuck session={session} />
+      <LostClaim session={session} />
       {isStoppedOutside(session) && <Restart session={session} />}
       <ol class="lab-steps">
         {stepsOf(session).map((step) => (
@@ -62,6 +63,16 @@ function Stuck({ session: { cleanup } }: { session: LabletSessionView }) {
     <p class="lab-stuck" role="status">
       CML refuses the removal again and again. LCM goes on trying, and the worker keeps the room meanwhile. An
       administrator may abandon the lab: the session then ends at once.
+    </p>
+  );
+}
+
+function LostClaim({ session: { lab, ended_at } }: { session: LabletSessionView }) {
+  if (lab === null || lab.claim_lost_at === null || ended_at !== null) return null;
+  return (
+    <p class="lab-stuck" role="status">
+      The worker does not hold the claim of this lab any more, and cannot hold it again yet: other sessions may get its
+      room and ports. The lab goes on; LCM puts the claim back as soon as that is possible.
     </p>
   );
 }

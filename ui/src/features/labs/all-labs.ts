@@ -88,7 +88,11 @@ function requestText({ request }: LabView): string {
 }
 
 function adoptionText({ adoption }: LabView): string {
-  return adoption === null ? "" : `Adopted by ${adoption.by}: LCM never removes it by itself.`;
+  if (adoption === null) return "";
+  const { by, definition } = adoption;
+  const as =
+    definition === null || definition === undefined ? "" : ` as a lab of ${definition.name} ${definition.version}`;
+  return `Adopted by ${by}${as}: LCM never removes it by itself.`;
 }
 
 function leakText({ leak, leak_kept, removed_from }: LabView, now: number): string {

@@ -19,7 +19,7 @@ from lcm.control_plane.commands.lablets.lab_requests import (
 from lcm.control_plane.queries.labs import list_labs, view_lab
 from lcm.domain.lablet.listed_lab import LabAction, LabKind
 from lcm.domain.telemetry import LabRecord
-from lcm.rest.labs import LabPage, LabRemoval, LabView
+from lcm.rest.labs import LabAdoptionRequest, LabPage, LabRemoval, LabView
 from lcm.web.answers import answer, body_of, documented, reads
 
 router = APIRouter(prefix="/api", tags=["labs"])
@@ -80,10 +80,31 @@ async def remove(
     return await _requested(plane, worker_id, lab_id, LabAction.REMOVE, person, body.title)
 
 
-@router.post("/workers/{worker_id}/labs/{lab_id}/adopt", summary="Adopt a lab", **_CHANGED)
-async def adopt(worker_id: WorkerRef, lab_id: str, person: Operator, plane: Plane) -> Response:
-    """Keep a foreign or leaked lab: LCM never removes it by itself, and people only by typing its title."""
-    lab = await adopt_lab(plane.records, worker_id, lab_id, by=person.name)
+@router.post(
+    "/workers/{worker_id}/labs/{lab_id}/adopt",
+    summary="Adopt a lab",
+    **documented(LabView, problems=[404, 409, 422]),
+    **reads(LabAdoptionRequest, is_required=False),
+)
+async def adopt(
+    worker_id: WorkerRef,
+    lab_id: str,
+    person: Operator,
+    body: Annotated[LabAdoptionRequest, Depends(body_of(LabAdoptionRequest, is_required=False))],
+    plane: Plane,
+) -> Response:
+    """Keep a foreign or leaked lab: LCM never removes it by itself, and people only by typing its title.
+
+    With a definition it is shown as a lab of that one, and what it needs is kept free, started or not.
+    """
+    lab = await adopt_lab(
+        plane.records,
+        worker_id,
+        lab_id,
+        by=person.name,
+        definition=body.definition,
+        version=body.version,
+    )
     return await _shown(plane, lab)
 
 

@@ -10,13 +10,13 @@ from lcm.control_plane.commands.lablets.lab_standings import Standings, note_lab
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.preconditions import Preconditions
 from lcm.control_plane.store.port import Fence
-from lcm.domain.errors import Conflict, NotFound
-from lcm.domain.lablet.admission import release_retained
+from lcm.domain.errors import Conflict, NotFound, UnknownReference
+from lcm.domain.lablet.admission import count_labs, release_retained
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.claim import Claim
-from lcm.domain.lablet.lab_discovery import is_seen, standing_of, summarize
+from lcm.domain.lablet.lab_discovery import is_seen, standing_of
 from lcm.domain.lablet.lab_request import refuse_request
-from lcm.domain.lablet.listed_lab import LabAction, LabAdoption, LabKind, LabRequest, LeakReason
+from lcm.domain.lablet.listed_lab import AdoptedAs, LabAction, LabAdoption, LabKind, LabRequest, LeakReason
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
 from lcm.rest.lab_reports import LabGone, LabRequestOutcome
@@ -73,16 +73,46 @@ def _repeats(known: LabRequest | None, request: LabRequest) -> bool:
     return known is not None and known.action is request.action and not known.is_over and known.leak is None
 
 
-async def adopt_lab(records: Records, worker_id: str, lab_id: str, *, by: str) -> LabRecord:
-    """Keep a lab that is of no session: it is leaked no more, and a removal by the sweep is withdrawn."""
+async def adopt_lab(
+    records: Records,
+    worker_id: str,
+    lab_id: str,
+    *,
+    by: str,
+    definition: str | None = None,
+    version: str | None = None,
+) -> LabRecord:
+    """Keep a lab that is of no session: it is leaked no more, and a removal by the sweep is withdrawn.
+
+    With a definition it counts as a lab of that one, which may be named, or replaced, later too.
+    """
+    adopted_as = await _adopted_as(records, definition, version)
     lab = await _changeable(records, worker_id, lab_id, LabAction.ADOPT, by)
-    if lab.kind is LabKind.ADOPTED:
+    known = lab.adoption if lab.kind is LabKind.ADOPTED else None
+    if known is not None and adopted_as in (None, known.definition):
         return lab
-    adoption = LabAdoption(by=by, at=records.clock.now())
+    adoption = LabAdoption(by=by, at=records.clock.now(), definition=adopted_as)
     adopted = await _record_adoption(records, lab, adoption)
     was = f"leaked, {lab.leak}" if lab.leak is not None else str(lab.kind)
-    await note_lab(records, LabletEvent.LAB_ADOPTED, lab, by=by, reason=f"people keep it; it was {was}")
+    as_what = f" as a lab of {adopted_as.name} {adopted_as.version}" if adopted_as is not None else ""
+    await note_lab(
+        records, LabletEvent.LAB_ADOPTED, lab, by=by, reason=f"people keep it{as_what}; it was {was}"
+    )
     return adopted
+
+
+async def _adopted_as(records: Records, name: str | None, version: str | None) -> AdoptedAs | None:
+    if name is None:
+        if version is not None:
+            raise UnknownReference("a version needs the name of its definition; send 'definition' too")
+        return None
+    definition = (await records.definitions.named(name, version)).definition
+    return AdoptedAs(
+        definition_id=definition.id,
+        name=definition.name,
+        version=definition.version,
+        needs=definition.demand.needs,
+    )
 
 
 async def disown_lab(records: Records, worker_id: str, lab_id: str, *, by: str) -> LabRecord:
@@ -119,7 +149,15 @@ async def _record_adoption(records: Records, lab: LabRecord, adoption: LabAdopti
 
     changed = await records.labs.revise(lab.worker_id, lab.lab_id, decide)
     assert changed is not None
+    if any(each is not None and each.definition is not None for each in (lab.adoption, adoption)):
+        await _count_again(records, lab.worker_id)
     return changed
+
+
+async def _count_again(records: Records, worker_id: str) -> None:
+    """Record what the labs of a worker take, without waiting for the next listing, which does so again."""
+    labs = await records.labs.of(worker_id)
+    await records.workers.change(worker_id, lambda worker: count_labs(worker, labs, worker.claims))
 
 
 async def lab_as_it_stands(records: Records, worker: Worker, lab_id: str) -> LabRecord:
@@ -192,9 +230,7 @@ async def _settle_worker(records: Records, lab: LabRecord, *, by: str, fence: Fe
         if mark is not None and is_last:
             left = release_retained(worker, mark.session_id, generation=mark.generation, now=now)
         released[:] = [claim for claim in worker.claims if claim not in left.claims]
-        known = worker.cml.labs
-        summary = summarize(others, left.claims, listed_at=known.listed_at, is_partial=known.is_partial)
-        return replace(left, cml=replace(left.cml, labs=summary))
+        return count_labs(left, others, left.claims)
 
     await records.workers.change(lab.worker_id, decide, fence=fence)
     for claim in released:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import structlog
 
 from lcm.control_plane.commands.lablets.clean_up_session import finish_cleanup
+from lcm.control_plane.commands.lablets.lost_claims import repair_claim
 from lcm.control_plane.commands.lablets.schedule_sessions import release_claim
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
@@ -20,8 +21,7 @@ from lcm.domain.lablet.admission import find_claim, hold_again, let_go_of_stale,
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.claim import Claim
 from lcm.domain.lablet.session import LabletSession
-from lcm.domain.lablet.session_changes import unschedule
-from lcm.domain.lablet.states import INSTANTIATING, SCHEDULED, STOPPING
+from lcm.domain.lablet.states import STOPPING
 from lcm.domain.worker import Worker
 
 log = structlog.get_logger(__name__)
@@ -44,7 +44,7 @@ class ClaimSweep:
         self.released = 0
 
     async def sweep(self) -> None:
-        """Release stale claims, drop nominations without a session, place anew what lost its claim."""
+        """Release stale claims, drop nominations without a session, repair what lost its claim."""
         # Sessions first: a claim that a session had then and its worker lacks now is gone.
         sessions = {session.id: session for session in await self._records.sessions.list_all()}
         workers = {str(worker.id): worker for worker in await self._records.workers.list_all()}
@@ -58,7 +58,7 @@ class ClaimSweep:
         for worker in workers.values():
             await self._drop_nominations(worker, sessions)
         for session in sessions.values():
-            await self._replace_lost_claim(session, workers.get(session.worker_id or ""))
+            await repair_claim(self._records, self._policies, session, workers.get(session.worker_id or ""))
             await self._finish_cleanup(session)
 
     async def _hold_again(
@@ -124,36 +124,6 @@ class ClaimSweep:
                 )
             except (Conflict, NotFound):
                 return
-
-    async def _replace_lost_claim(self, session: LabletSession, worker: Worker | None) -> None:
-        """Look for another worker for a session without a lab whose claim is gone with its worker."""
-        if session.status not in (SCHEDULED, INSTANTIATING) or session.lab is not None:
-            return
-        if worker is not None and find_claim(worker, session.id, session.attempt) is not None:
-            return
-        now = self._records.clock.now()
-        try:
-            replaced = await self._records.sessions.change(
-                session.id,
-                lambda current: unschedule(
-                    current,
-                    reason="claim_lost",
-                    now=now,
-                    is_worker_lost=True,
-                    can_replace_lost=self._policies.can_replace_lost,
-                    max_retries=self._policies.max_retries,
-                ),
-                expected_version=session.version,
-            )
-        except (Conflict, IllegalTransition, NotFound):
-            return
-        await self._records.lablet_audit.note(
-            LabletEvent.SESSION_REPLACED,
-            by="control plane",
-            reason="its worker does not hold its claim any more",
-            session=replaced,
-            worker_id=session.worker_id,
-        )
 
 
 def _stale(
