@@ -56,7 +56,7 @@ from lcm.core.kv.port import Kv
 from lcm.core.redaction import redactor
 from lcm.core.telemetry import WAIT_BUCKETS, LoopLagMonitor, Telemetry
 from lcm.domain.worker import Worker
-from lcm.rest.schemas import CONTROL_PLANE
+from lcm.rest.schemas import CONTROL_PLANE, DeviceClient
 from lcm.rest.system import ProcessReport
 from lcm.web.operations import MetricsPage
 from lcm.web.process_reports import ProcessReporter
@@ -196,6 +196,7 @@ def assemble(
     open_feed: OpenFeed | None = None,
     services: ServiceKeys | None = None,
     provider: Provider | None = None,
+    device_client: DeviceClient | None = None,
     requires_client_certificates: bool = False,
 ) -> ControlPlaneParts:
     """Put everything together but the engines: the same parts on SQLite and HTTP, or in a simulation."""
@@ -255,6 +256,7 @@ def assemble(
         ids=ids,
         services=services,
         provider=provider,
+        device_client=device_client,
         requires_client_certificates=requires_client_certificates,
         limits=access_limits,
     )
@@ -475,6 +477,7 @@ async def control_plane_process(
             key_prefix=settings.etcd_key_prefix,
             issuer=issuer,
             provider=_provider(settings, issuer, post_form, clock),
+            device_client=settings.device_client(),
             requests_per_second=settings.api_requests_per_second,
             metrics_token=settings.metrics_token.get_secret_value(),
             access_limits=settings.access_limits,
