@@ -36,6 +36,7 @@ from lcm.control_plane.commands.auto_license import AutoLicense
 from lcm.control_plane.commands.keep_load_history import LoadHistoryKeeper
 from lcm.control_plane.commands.lablets.session_sweep import SessionSweep
 from lcm.control_plane.policies import Policies
+from lcm.control_plane.queries.fleet_metrics import CostFigures, register_fleet_metrics
 from lcm.control_plane.records.commit_log import log_commit, log_session_commit
 from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.replication.feed import Feed
@@ -89,6 +90,7 @@ class ControlPlaneParts:
     auto_license: AutoLicense
     session_sweep: SessionSweep
     load_history_keeper: LoadHistoryKeeper
+    cost_figures: CostFigures
     health: Health
 
 
@@ -263,6 +265,7 @@ def assemble(
     session_sweep = SessionSweep(records, caches, policies, health)
     _register_metrics(telemetry, plane, hub, identity, feed_clients)
     _register_session_metrics(telemetry, plane, session_sweep)
+    register_fleet_metrics(telemetry, caches)
     metrics = MetricsPage(telemetry, clock, metrics_token)
     rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
     return ControlPlaneParts(
@@ -283,6 +286,7 @@ def assemble(
         auto_license=AutoLicense(records, caches, health),
         session_sweep=session_sweep,
         load_history_keeper=LoadHistoryKeeper(records, caches, health),
+        cost_figures=CostFigures(records, telemetry, health),
         health=health,
     )
 
@@ -520,6 +524,7 @@ async def control_plane_process(
                     parts.auto_license,
                     parts.session_sweep,
                     parts.load_history_keeper,
+                    parts.cost_figures,
                     lag,
                     _reporter(parts, clock, lag),
                 ),
