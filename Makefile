@@ -46,7 +46,7 @@ page: setup
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent check
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent test
 
-pytest: setup $(OLDER_CLIENT) $(VIRLUTILS) $(OPENAPI_CLIENT) browser ferretdb prometheus lint $(if $(ARGS),,unit-coverage)
+pytest: setup $(LOWEST)/ready $(OLDER_CLIENT) $(VIRLUTILS) $(OPENAPI_CLIENT) browser ferretdb prometheus lint $(if $(ARGS),,unit-coverage)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(ARGS),,$(UNIT:%=--ignore=%)) $(ARGS)
 
 lint: $(VENV)/ready

@@ -11,10 +11,6 @@ SOURCE, TARGET = CLIENT / "aio", CLIENT / "sync"
 
 NOTE = "# Generated from `aio` by `make docs`; change that instead.\n"
 WORDS = (
-    (
-        r"from lcm\.client\.aio_transport import AsyncStream, AsyncTransport\n",
-        "from lcm.client.sync_transport import Stream, Transport\n",
-    ),
     (r"\baio(?=[._])", "sync"),
     (r"`sync` is generated from it", "Generated from `aio`"),
     (r"The asynchronous client", "The synchronous client"),

@@ -20,6 +20,7 @@ from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.worker_controller.settings import WorkerControllerSettings
 from tools.generate_cli import command_line
+from tools.generate_metrics import metrics_page
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -34,6 +35,7 @@ def documents() -> Mapping[str, str]:
         "session-states.md": session_states(),
         "configuration.md": configuration(),
         "cli.md": GENERATED + command_line(),
+        "metrics.md": GENERATED + metrics_page(),
         "openapi.json": api(internal=False),
         "openapi-internal.json": api(internal=True),
     }

@@ -30,6 +30,7 @@ ELSEWHERE: Final = {
     "probe": "it needs a CML server of the reader; tests/integration/test_probe.py has one",
     "store copy": "it needs a MongoDB; tests/contract/test_store.py has one",
     "login https://127.0.0.1:8080": "it needs an LCM that serves TLS",
+    "login https://lcm.example --device": "it needs an identity provider; test_oidc.py has one",
     "ssh": "it needs an SSH server",
     "open": "it needs a browser",
     "--install-completion": "it writes to the files of the reader's shell",

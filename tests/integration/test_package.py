@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -68,14 +69,23 @@ def contents(wheel: Path) -> dict[str, str]:
         return {name: hashlib.sha256(archive.read(name)).hexdigest() for name in names}
 
 
-def installed(wheel: Path, extra: str, directory: Path) -> Path:
+def installed(wheel: Path, extra: str, directory: Path, python: str = sys.executable) -> Path:
     """Install into a new environment, in the locked versions; return its folder of commands."""
     environment = directory / "venv"
-    run(UV, "venv", "--quiet", "--python", sys.executable, environment, cwd=directory)
+    run(UV, "venv", "--quiet", "--python", python, environment, cwd=directory)
     command: list[str | Path] = [UV, "pip", "install", "--quiet", "--python", environment / "bin" / "python"]
     lock: list[str | Path] = ["--constraint", ROOT / "requirements.lock"]
     run(*command, *lock, f"lablet-cloud-manager{extra} @ {wheel.as_uri()}", cwd=directory)
     return environment / "bin"
+
+
+def interpreter(version: str) -> str | None:
+    """Return a Python of this version on this machine, where there is one."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = [shutil.which(f"python{version}", path=f"{each}/bin") for each in versions.glob(f"{version}.*")]
+    command = next(filter(None, found), None) or shutil.which(f"python{version}")
+    works = command is not None and subprocess.run([command, "--version"], check=False).returncode == 0
+    return command if works else None
 
 
 @contextmanager
@@ -125,3 +135,26 @@ def test_without_extras_the_package_is_the_command_line_and_the_client(
         assert done.returncode == 1
         (line,) = done.stderr.splitlines()
         assert f"pip install 'lablet-cloud-manager[{extra}]'" in line
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
+def test_the_command_line_and_the_client_work_on_every_python_that_is_here(
+    built: Path, tmp_path: Path, version: str
+) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} here")
+    commands = installed(wheel_in(built), "", tmp_path, python)
+    assert run(commands / "lcm", "--version", cwd=tmp_path).stdout.startswith(f"lcm {VERSION}")
+    run(commands / "python", "-c", "from lcm.client import AsyncLcm, Lcm", cwd=tmp_path)
+    nowhere = {"XDG_CONFIG_HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [commands / "lcm", "get", "workers"],
+        env=nowhere,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "lcm login URL" in done.stderr

@@ -110,6 +110,8 @@ def test_a_session_is_run_and_ended_from_a_terminal(tmp_path: Path) -> None:
     short = session.partition("/")[2][:8]
     assert json.loads(lcm_does("get", "session", short, "-o", "json"))["definition_name"] == "terminal-lab"
     assert lcm_does("explain", "session", short)
+    (row,) = lcm_does("get", "sessions", "-l", "definition=terminal-lab").splitlines()[1:]
+    assert row.split()[:3] == [short, "terminal-lab@1.0.0", "admin"]
     ended = lcm_does("delete", "session", short, "--yes", "--wait", "--timeout", f"{PATIENCE_SECONDS:.0f}s")
     assert ended.endswith(f"{session} ended\n")
 

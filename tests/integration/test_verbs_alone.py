@@ -12,9 +12,9 @@ from lcm.client import AsyncLcm, Lcm, Unreachable
 from lcm.domain.lablet.states import READY
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED
 from lcm.domain.worker import Worker
-from lcm.rest.lablets import LabletSessionView
+from lcm.rest.lablets import LabletSessionPage, LabletSessionView
 from lcm.rest.plans import FieldChange, FleetPlan, PlannedRequest, PlannedStep, StepAction
-from lcm.rest.schemas import CostLine, CostReport, TemplateList, WorkerPage, WorkerView
+from lcm.rest.schemas import CostLine, CostReport, SessionView, TemplateList, WorkerPage, WorkerView
 from support.canned_lcm import CannedLcm, Refusal, event
 from support.core import a_worker
 from support.lablets import session
@@ -80,6 +80,30 @@ def test_a_change_while_a_watch_begins_is_printed(lcm: CannedLcm, monkeypatch: p
     monkeypatch.setattr("sys.stdout", Reader("stopped"))
     with pytest.raises(KeyboardInterrupt):
         reading.get("workers", watch=True)
+
+
+def test_sessions_are_listed_with_names_where_there_are_some(
+    lcm: CannedLcm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = [
+        session("mine", worker_id="w-1", owner_id="key:1"),
+        session("ours", worker_id="purged-long-ago", owner_id="oidc:7"),
+    ]
+    page = LabletSessionPage(items=[LabletSessionView.of(each) for each in listed])
+    lcm.answers["GET /api/lablet-sessions"] = [page]
+    lcm.answers["GET /api/workers"] = [WorkerPage(items=[viewed(a_worker(status=RUNNING))])]
+    lcm.answers["GET /api/session"] = [SessionView(id="key:1", actor="ada", role="admin")]
+    reading.get("sessions")
+    rows = [row.split() for row in capsys.readouterr().out.splitlines()[1:]]
+    assert [(row[0], row[2], row[4]) for row in rows] == [
+        ("mine", "ada", "lab-1"),
+        ("ours", "oidc:7", "purged-l"),
+    ]
+    assert [request.partition("?")[0] for request in lcm.requests] == [
+        "GET /api/lablet-sessions",
+        "GET /api/session",
+        "GET /api/workers",
+    ]
 
 
 def test_a_retried_session_is_waited_for_under_its_new_id(

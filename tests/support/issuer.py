@@ -1,7 +1,8 @@
 """A small OpenID Connect issuer: publishes its keys, signs whatever claims a test wants, signs people in.
 
 At its page everyone is signed in at once. It is strict about the rest: codes are for one use, one client, one
-redirect URI and the browser that has the verifier of the challenge.
+redirect URI and the browser that has the verifier of the challenge. Codes of devices end, whoever asks for
+their tokens too often is told to slow down, and a refresh token is accepted once.
 """
 
 import base64
@@ -10,7 +11,8 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -25,6 +27,21 @@ from support.virtual_time import BEGINNING
 
 AUDIENCE = "lcm"
 CLIENT: Final = "lcm-dashboard"
+DEVICE_CLIENT: Final = "lcm-terminal"
+DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+DEVICE_CODE_LIFE: Final = timedelta(minutes=10)
+
+
+@dataclass
+class AskedForDevice:
+    """What a program without a browser waits for."""
+
+    user_code: str
+    ends_at: datetime
+    interval: timedelta
+    asked_at: datetime
+    """When its tokens were asked for last."""
+    questions: int = 0
 
 
 class Issuer:
@@ -41,6 +58,16 @@ class Issuer:
         """Claims of the next ID tokens, besides or instead of the usual ones; None leaves one out."""
         self.access_claims: dict[str, Any] = {}
         self._asked: dict[str, dict[str, str]] = {}
+        self.device_interval_seconds = 5.0
+        self.gives_refresh_tokens = True
+        self.access_seconds = 300
+        """How long access tokens are valid."""
+        self.questions_before_the_person = 2
+        """How often the tokens of a device are asked for in vain."""
+        self.is_denied = False
+        """Whether the person denies what a device asks for."""
+        self._devices: dict[str, AskedForDevice] = {}
+        self._refresh_tokens: set[str] = set()
 
     def add_key(self, kid: str) -> None:
         self.keys.insert(0, ECKey.generate_key("P-256", {"kid": kid, "use": "sig"}))
@@ -52,6 +79,7 @@ class Issuer:
                 "jwks_uri": f"{self.address}/keys",
                 "authorization_endpoint": f"{self.address}/authorize",
                 "token_endpoint": f"{self.address}/token",
+                "device_authorization_endpoint": f"{self.address}/device-code",
                 **self.extra,
             }
         if path == "/keys":
@@ -87,6 +115,8 @@ class Issuer:
     def exchange(self, headers: Mapping[str, str], form: str, now: datetime) -> tuple[int, dict[str, Any]]:
         """Return the tokens for a code, or why there are none."""
         given = dict(parse_qsl(form))
+        if given.get("grant_type") in (DEVICE_GRANT, "refresh_token"):
+            return self._for_a_device(given, now)
         if self.client_secret:
             secret = base64.b64encode(f"{CLIENT}:{self.client_secret}".encode()).decode()
             if headers.get("Authorization") != f"Basic {secret}":
@@ -112,6 +142,73 @@ class Issuer:
         }
         id_token = self.token(now, **{**usual, **self.id_claims})
         return 200, {"access_token": access_token, "id_token": id_token, "token_type": "Bearer"}
+
+    def device_code(self, form: str, now: datetime) -> tuple[int, dict[str, Any]]:
+        """Return what a program without a browser shows to the person."""
+        given = dict(parse_qsl(form))
+        if given.get("client_id") != DEVICE_CLIENT:
+            return 401, {"error": "invalid_client"}
+        assert "openid" in given["scope"].split()
+        code, user_code = self._secret("device code of the identity provider"), secrets.token_hex(4).upper()
+        interval = timedelta(seconds=self.device_interval_seconds)
+        self._devices[code] = AskedForDevice(user_code, now + DEVICE_CODE_LIFE, interval, now)
+        page = f"{self.address}/device"
+        return 200, {
+            "device_code": code,
+            "user_code": user_code,
+            "verification_uri": page,
+            "verification_uri_complete": f"{page}?user_code={user_code}",
+            "expires_in": DEVICE_CODE_LIFE.total_seconds(),
+            "interval": self.device_interval_seconds,
+        }
+
+    def _for_a_device(self, given: Mapping[str, str], now: datetime) -> tuple[int, dict[str, Any]]:
+        if given.get("client_id") != DEVICE_CLIENT:
+            return 401, {"error": "invalid_client"}
+        error = self._refresh(given) if "refresh_token" in given else self._device(given["device_code"], now)
+        if error:
+            return 400, {"error": error}
+        ends = int(now.timestamp()) + self.access_seconds
+        tokens: dict[str, Any] = {
+            "access_token": self.token(now, exp=ends, jti=secrets.token_hex(4), **self.access_claims),
+            "token_type": "Bearer",
+            "expires_in": self.access_seconds,
+        }
+        if self.gives_refresh_tokens:
+            tokens["refresh_token"] = self._secret("refresh token of the identity provider")
+            self._refresh_tokens.add(tokens["refresh_token"])
+        return 200, tokens
+
+    def _device(self, code: str, now: datetime) -> str:
+        """Return why there are no tokens for the code yet, or any more."""
+        asked = self._devices.get(code)
+        if asked is None:
+            return "invalid_grant"
+        since, asked.asked_at = now - asked.asked_at, now
+        if now >= asked.ends_at:
+            return "expired_token"
+        if since < asked.interval:
+            asked.interval += timedelta(seconds=5)
+            return "slow_down"
+        asked.questions += 1
+        if asked.questions <= self.questions_before_the_person:
+            return "authorization_pending"
+        del self._devices[code]
+        return "access_denied" if self.is_denied else ""
+
+    def _refresh(self, given: Mapping[str, str]) -> str:
+        if given["refresh_token"] not in self._refresh_tokens:
+            return "invalid_grant"
+        self._refresh_tokens.remove(given["refresh_token"])
+        return ""
+
+    def end_all_sign_ins(self) -> None:
+        self._refresh_tokens.clear()
+
+    def _secret(self, name: str) -> str:
+        made = secrets.token_urlsafe(16)
+        suite_canaries.know(name, made)
+        return made
 
     def token(self, now: datetime, header: dict[str, Any] | None = None, **claims: Any) -> str:
         """Signed with the newest key; a claim of None is left out."""
@@ -150,9 +247,14 @@ async def running_issuer() -> AsyncIterator[Issuer]:
         status, answer = issuer.exchange(request.headers, await request.text(), SystemClock().now())
         return web.json_response(answer, status=status)
 
+    async def device_code(request: web.Request) -> web.Response:
+        status, answer = issuer.device_code(await request.text(), SystemClock().now())
+        return web.json_response(answer, status=status)
+
     app = web.Application()
     app.router.add_get("/authorize", authorize)
     app.router.add_post("/token", exchange)
+    app.router.add_post("/device-code", device_code)
     app.router.add_get("/{path:.*}", publish)
     runner = web.AppRunner(app)
     await runner.setup()

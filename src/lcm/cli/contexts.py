@@ -5,13 +5,17 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
 import typer
 
-from lcm.cli.output import Column, moment, print_table
+from lcm.cli.output import Column, moment, one_line, print_table, span
 from lcm.cli.terminal import Exit, connected, fail, note, plain_errors
+from lcm.core.blocking_clock import BlockingClock
+
+if TYPE_CHECKING:
+    from lcm.client import Context
 
 PANEL: Final = "Connect"
 context = typer.Typer(no_args_is_help=True, help="The LCMs that you have logged in to.")
@@ -23,6 +27,10 @@ def login(
     token_stdin: Annotated[
         bool, typer.Option("--token-stdin", help="Read the token from standard input.")
     ] = False,
+    device: Annotated[
+        bool,
+        typer.Option("--device", help="Sign in at the identity provider: in any browser, with a code."),
+    ] = False,
     ca_file: Annotated[
         str | None, typer.Option(help="PEM file of the authority that its certificate is checked against.")
     ] = None,
@@ -31,24 +39,59 @@ def login(
     from lcm.client import Context, Lcm
     from lcm.client.contexts import address_of, config_path, remember_context
 
-    with plain_errors():
-        parts = address_of(url)
-    is_asked = sys.stdin.isatty() and not token_stdin
-    token = (getpass.getpass("Access token: ") if is_asked else sys.stdin.readline()).strip()
+    if device and token_stdin:
+        fail("choose one of --device and --token-stdin", Exit.USAGE)
     own_authority = str(Path(ca_file).absolute()) if ca_file is not None else None
-    found = Context(url=url, token=token, ca_file=own_authority)
-    name = name or parts.netloc.rpartition("@")[2]
     with plain_errors():
-        with Lcm(context=found, retry_seconds=0.0) as lcm:
+        name = name or address_of(url).netloc.rpartition("@")[2]
+        if device:
+            found = _signed_in(url, own_authority)
+        else:
+            is_asked = sys.stdin.isatty() and not token_stdin
+            token = (getpass.getpass("Access token: ") if is_asked else sys.stdin.readline()).strip()
+            found = Context(url=url, token=token, ca_file=own_authority)
+        with Lcm(url, found.token, ca_file=own_authority, retry_seconds=0.0) as lcm:
             who = lcm.who()
         remember_context(config_path(), name, found)
     note(f"You are {who.actor} ({who.role}) at {url}; the context is {name!r}.")
 
 
+def _signed_in(url: str, ca_file: str | None) -> "Context":
+    """Let a person sign in at the identity provider of this LCM."""
+    from lcm.client import Lcm, SignInFailed
+    from lcm.client.device import DeviceSignIn
+    from lcm.client.oauth import over_http
+
+    with Lcm(url, ca_file=ca_file, retry_seconds=0.0) as lcm:
+        client = lcm.sign_in_ways().device
+    if client is None:
+        raise SignInFailed(
+            f"{url} lets nobody sign in with a code: its admin has to set OIDC_DEVICE_CLIENT_ID."
+            " Log in with an access token, without --device"
+        )
+    sign_in = DeviceSignIn(client, over_http, BlockingClock())
+    code = sign_in.begin()
+    note(one_line(f"Open {code.verification_uri} in any browser and enter the code {code.user_code}"))
+    if code.verification_uri_complete:
+        note(one_line(f"or open {code.verification_uri_complete}"))
+    note(f"The code is valid for {span(code.expires_in)}. Waiting for you to sign in there …")
+    tokens = sign_in.finish(code)
+    found = sign_in.context(url, ca_file, tokens)
+    if found.renewal is None:
+        note(
+            f"The identity provider gives no refresh token: this login ends in {span(tokens.expires_in)}."
+            " An admin can ask it for one with OIDC_DEVICE_SCOPE."
+        )
+    return found
+
+
 def logout(
     name: Annotated[str | None, typer.Argument(help="Which context. Default: the current one.")] = None,
 ) -> None:
-    """Forget an LCM and the token for it. The token stays valid; 'lcm delete token' revokes it."""
+    """Forget an LCM and the token for it. The token stays valid; 'lcm delete token' revokes it.
+
+    A sign-in at an identity provider ends there, not here.
+    """
     from lcm.client.contexts import config_path, forget_context, read_contexts
 
     with plain_errors():

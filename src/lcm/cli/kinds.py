@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from lcm.cli.names import Names, short
 from lcm.cli.output import Column, age, moment, span, usd
 from lcm.cli.terminal import Exit, fail
 from lcm.core.blocking_clock import BlockingClock
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from lcm.client import Lcm
 
 NOW: Final = BlockingClock().now()
-SHORT_ID: Final = 8
-"""As much of an id as is shown of what has no name."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,11 @@ class Kind:
     """What `-l` selects by."""
     id_of: Callable[[Any], str] = lambda item: str(item.id)
     aliases: Sequence[str] = field(default=())
+    columns_with: Callable[[Names], Sequence[Column]] | None = None
+    """Instead of `columns`, where rows show names that are not in the records."""
+
+    def columns_of(self, lcm: "Lcm") -> Sequence[Column]:
+        return self.columns if self.columns_with is None else self.columns_with(Names(lcm))
 
     def reference(self, item: Any) -> str:
         return f"{self.name}/{self.name_of(item)}"
@@ -79,10 +83,6 @@ def _pauses_in(worker: Any) -> str:
         return f"held {span((worker.hold.until - NOW).total_seconds())}"
     due = worker.target_pause_at
     return span(max((due - NOW).total_seconds(), 0)) if due is not None else ""
-
-
-def _short(identifier: str | None) -> str:
-    return (identifier or "")[:SHORT_ID]
 
 
 def _why_session(session: Any) -> str:
@@ -201,22 +201,31 @@ DEFINITION: Final = Kind(
     name_of=lambda d: f"{d.name}@{d.version}",
     labels_of=lambda d: {"name": d.name, "status": str(d.status), "owner": d.owner},
 )
+
+
+def _session_columns(names: Names) -> Sequence[Column]:
+    return (
+        Column("ID", lambda s: short(s.id)),
+        Column("DEFINITION", lambda s: f"{s.definition_name}@{s.definition_version}"),
+        Column("CLASS", lambda s: s.batch.name if s.batch is not None else ""),
+        Column("OWNER", lambda s: names.of_owner(s.owner_id)),
+        Column("STATUS", lambda s: str(s.status), color=_session_color),
+        Column("WORKER", lambda s: names.of_worker(s.worker_id)),
+        Column("STARTS", lambda s: moment(s.timeslot.start) if s.timeslot is not None else "now"),
+        Column("ENDS", lambda s: moment(s.ends_at)),
+        Column("FULL ID", lambda s: s.id, is_wide=True),
+        Column("OWNER ID", lambda s: s.owner_id, is_wide=True),
+        Column("WORKER ID", lambda s: s.worker_id or "", is_wide=True),
+        Column("WHY", _why_session),
+    )
+
+
 SESSION: Final = Kind(
     name="session",
     plural="sessions",
     aliases=("s",),
-    columns=(
-        Column("ID", lambda s: _short(s.id)),
-        Column("DEFINITION", lambda s: f"{s.definition_name}@{s.definition_version}"),
-        Column("CLASS", lambda s: s.batch.name if s.batch is not None else ""),
-        Column("OWNER", lambda s: s.owner_id),
-        Column("STATUS", lambda s: str(s.status), color=_session_color),
-        Column("WORKER", lambda s: _short(s.worker_id)),
-        Column("STARTS", lambda s: moment(s.timeslot.start) if s.timeslot is not None else "now"),
-        Column("ENDS", lambda s: moment(s.ends_at)),
-        Column("FULL ID", lambda s: s.id, is_wide=True),
-        Column("WHY", _why_session),
-    ),
+    columns=(),
+    columns_with=_session_columns,
     list_all=lambda lcm: lcm.sessions.list_all(),
     get=_one_session,
     name_of=lambda s: str(s.id),
@@ -227,7 +236,7 @@ CLASS: Final = Kind(
     plural="classes",
     columns=(
         Column("NAME", lambda c: c.name),
-        Column("ID", lambda c: _short(c.id)),
+        Column("ID", lambda c: short(c.id)),
         Column("DEFINITION", lambda c: c.definition),
         Column("SEATS", lambda c: str(c.seats)),
         Column("STARTS", lambda c: moment(c.timeslot.start) if c.timeslot is not None else "now"),
@@ -269,7 +278,7 @@ LAB: Final = Kind(
         Column("KIND", lambda lab: str(lab.kind or "")),
         Column("NODES", lambda lab: f"{lab.running_nodes}/{lab.node_count or 0}"),
         Column("OWNER", lambda lab: lab.owner),
-        Column("SESSION", lambda lab: _short(lab.session_id)),
+        Column("SESSION", lambda lab: short(lab.session_id)),
         Column("TITLE", lambda lab: lab.title or ""),
     ),
     list_all=lambda lcm: lcm.labs.list_all(),

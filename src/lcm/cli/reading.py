@@ -78,7 +78,7 @@ def get(
         else:
             items = list(_all_of(wanted, lcm) if ended else wanted.list_all(lcm))
         items = [item for item in items if fits(wanted, item)]
-        print_items(items, form, wanted.columns, wanted.reference, is_one=len(chosen) == 1)
+        print_items(items, form, wanted.columns_of(lcm), wanted.reference, is_one=len(chosen) == 1)
         if watch:
             ids = {wanted.id_of(item) for item in items}
             _watch(
@@ -102,6 +102,7 @@ def _watch(
     if kind.name not in types:
         fail("-w follows workers and sessions", Exit.USAGE)
     versions = {item.id: item.version for item in listed}
+    columns = kind.columns_of(lcm)
     with lcm.events(types=[types[kind.name]]) as events:
         while True:
             event = events.next(3600.0)
@@ -114,7 +115,7 @@ def _watch(
             for item in found:
                 if item is not None and is_wanted(item) and item.version > versions.get(item.id, 0):
                     versions[item.id] = item.version
-                    print_items([item], form, kind.columns, kind.reference, is_one=True)
+                    print_items([item], form, columns, kind.reference, is_one=True)
                     sys.stdout.flush()
 
 
@@ -142,7 +143,7 @@ def describe(
                 continue
             if place:
                 print()
-            print_facts([(column.title.capitalize(), column.cell(item)) for column in kind.columns])
+            print_facts([(column.title.capitalize(), column.cell(item)) for column in kind.columns_of(lcm)])
             if kind.name == "worker":
                 _describe_worker(lcm, item)
             elif kind.name == "session":

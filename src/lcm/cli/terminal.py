@@ -37,7 +37,7 @@ MEANING: Mapping[Exit, str] = {
     Exit.FAILED: "Refused or failed; what else was asked for is done.",
     Exit.USAGE: "The command line is wrong, or it is not known where LCM is.",
     Exit.NOT_FOUND: "There is no resource of this name.",
-    Exit.ACCESS: "No valid token, or its role does not allow this.",
+    Exit.ACCESS: "No valid token, its role does not allow this, or signing in failed.",
     Exit.UNREACHABLE: "No answer from LCM, or LCM has an outage: what was requested may still happen.",
     Exit.UNCHECKED: "Of `lcm doctor` and `lcm probe`: nothing failed, but something could not be checked.",
     Exit.TIMEOUT: "The goal of a wait was not reached in time.",
@@ -118,7 +118,7 @@ def code_of(error: "ClientError") -> Exit:
 
     codes = (
         (errors.NotFound, Exit.NOT_FOUND),
-        (errors.AccessDenied, Exit.ACCESS),
+        ((errors.AccessDenied, errors.SignInFailed), Exit.ACCESS),
         ((errors.Unreachable, errors.ServerFault), Exit.UNREACHABLE),
         (errors.WaitTimedOut, Exit.TIMEOUT),
         (errors.ContextError, Exit.USAGE),

@@ -1,14 +1,31 @@
 """HTTP for the asynchronous client."""
 
+import asyncio
 from collections.abc import Mapping
 
 import aiohttp
 
 from lcm.client.calls import Answer
-from lcm.client.contexts import address_of, trust_in
+from lcm.client.contexts import Context, address_of, trust_in
 from lcm.client.errors import Unreachable
+from lcm.client.sync_transport import Access
 from lcm.core.network import plainly
 from lcm.core.timeouts import timeout
+
+
+class AsyncAccess:
+    """The access token of a context; a new one is asked for in a thread."""
+
+    def __init__(self, context: Context) -> None:
+        self._access = Access(context)
+        self._asking = asyncio.Lock()
+
+    async def headers(self) -> dict[str, str]:
+        """Raises SignInFailed, and Unreachable if there is no valid token without the identity provider."""
+        if not self._access.is_due:
+            return self._access.headers()
+        async with self._asking:
+            return await asyncio.get_running_loop().run_in_executor(None, self._access.headers)
 
 
 class AsyncStream:

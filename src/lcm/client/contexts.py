@@ -9,10 +9,12 @@ no file of a directory can direct a token elsewhere:
 4. the current context of `~/.config/lcm/config.yaml`
 """
 
+import fcntl
 import os
 import ssl
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -27,6 +29,21 @@ LOCAL_FILE: Final = Path(".lcmrc")
 NONE_SET: Final = "it is not known where LCM is: 'lcm login URL', or set LCM_URL and LCM_TOKEN"
 
 
+class Renewal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a new access token is got with, where a person signed in at the identity provider."""
+
+    id: str
+    """Of this sign-in, whatever its context is called."""
+    token_endpoint: str
+    client_id: str
+    refresh_token: str
+    expires_at: datetime
+    """Of the access token that the context has now."""
+
+    def __repr__(self) -> str:
+        return f"Renewal({self.token_endpoint!r}, …)"
+
+
 class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One LCM, and how to reach it."""
 
@@ -34,6 +51,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     token: str = ""
     ca_file: str | None = None
     """PEM file of the authority that its certificate is checked against; None: those of the system."""
+    renewal: Renewal | None = None
+    """None: the token is used for as long as it is valid."""
 
     def __repr__(self) -> str:
         return f"Context({self.url!r}, …)"
@@ -120,24 +139,38 @@ def write_contexts(path: Path, contexts: ContextFile) -> None:
     new.replace(path)
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let nobody else read the file in order to change it, for as long as the block."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def remember_context(path: Path, name: str, context: Context, *, is_current: bool = True) -> bool:
     """Add or replace a context; return whether it is the current one, as it is if there is no other."""
-    known = read_contexts(path)
-    known.contexts[name] = context
-    if is_current or known.current not in known.contexts:
-        known.current = name
-    write_contexts(path, known)
+    with locked(path):
+        known = read_contexts(path)
+        known.contexts[name] = context
+        if is_current or known.current not in known.contexts:
+            known.current = name
+        write_contexts(path, known)
     return known.current == name
 
 
 def forget_context(path: Path, name: str) -> bool:
     """Remove a context; return whether there was one."""
-    known = read_contexts(path)
-    if known.contexts.pop(name, None) is None:
-        return False
-    if known.current == name:
-        known.current = None
-    write_contexts(path, known)
+    with locked(path):
+        known = read_contexts(path)
+        if known.contexts.pop(name, None) is None:
+            return False
+        if known.current == name:
+            known.current = None
+        write_contexts(path, known)
     return True
 
 

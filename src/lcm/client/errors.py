@@ -3,6 +3,7 @@
 ClientError
 ├── Unreachable            no answer: what was requested may or may not have happened
 ├── ContextError           it is not known where LCM is, or a file that says so is wrong
+├── SignInFailed           the identity provider gives no token, or no more
 ├── WaitTimedOut           the goal was not reached in time
 ├── WaitFailed             the goal cannot be reached any more
 └── Refused                LCM answered with a problem document; nothing has changed
@@ -33,6 +34,10 @@ class Unreachable(ClientError):
 
 class ContextError(ClientError):
     """The message says what to set."""
+
+
+class SignInFailed(ClientError):
+    """The message says why, and what to do."""
 
 
 class WaitTimedOut(ClientError):

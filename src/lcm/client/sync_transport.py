@@ -4,16 +4,61 @@ import select
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime, timedelta
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from queue import Empty, SimpleQueue
 from threading import Thread
+from typing import Final, Protocol
 
 from lcm.client.calls import Answer
-from lcm.client.contexts import address_of, trust_in
+from lcm.client.contexts import Context, address_of, config_path, trust_in
 from lcm.client.errors import Unreachable
+from lcm.core.blocking_clock import BlockingClock
 from lcm.core.network import plainly
 
 PIECE_BYTES = 64 * 1024
+RENEWED_BEFORE: Final = timedelta(seconds=30)
+"""The end of a token of an identity provider."""
+
+
+class Clock(Protocol):
+    """A clock for code without an event loop."""
+
+    def now(self) -> datetime: ...
+    def monotonic(self) -> float: ...
+    def sleep(self, seconds: float) -> None: ...
+
+
+class Access:
+    """The access token of a context: always a valid one, where the identity provider gives new ones."""
+
+    def __init__(self, context: Context, clock: Clock | None = None) -> None:
+        self._context = context
+        self._clock = clock or BlockingClock()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the token ends so soon that the next question for it asks for a new one."""
+        renewal = self._context.renewal
+        return renewal is not None and self._clock.now() >= renewal.expires_at - RENEWED_BEFORE
+
+    def headers(self) -> dict[str, str]:
+        """Raises SignInFailed, and Unreachable if there is no valid token without the identity provider."""
+        if self.is_due:
+            self._renew()
+        token = self._context.token
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def _renew(self) -> None:
+        from lcm.client.oauth import over_http, renewed
+
+        renewal = self._context.renewal
+        assert renewal is not None
+        try:
+            self._context = renewed(self._context, config_path(), over_http, self._clock)
+        except Unreachable:
+            if self._clock.now() >= renewal.expires_at:
+                raise
 
 
 class Stream:

@@ -36,6 +36,7 @@ from lcm.control_plane.commands.auto_license import AutoLicense
 from lcm.control_plane.commands.keep_load_history import LoadHistoryKeeper
 from lcm.control_plane.commands.lablets.session_sweep import SessionSweep
 from lcm.control_plane.policies import Policies
+from lcm.control_plane.queries.fleet_metrics import CostFigures, register_fleet_metrics
 from lcm.control_plane.records.commit_log import log_commit, log_session_commit
 from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.replication.feed import Feed
@@ -56,7 +57,7 @@ from lcm.core.kv.port import Kv
 from lcm.core.redaction import redactor
 from lcm.core.telemetry import WAIT_BUCKETS, LoopLagMonitor, Telemetry
 from lcm.domain.worker import Worker
-from lcm.rest.schemas import CONTROL_PLANE
+from lcm.rest.schemas import CONTROL_PLANE, DeviceClient
 from lcm.rest.system import ProcessReport
 from lcm.web.operations import MetricsPage
 from lcm.web.process_reports import ProcessReporter
@@ -89,6 +90,7 @@ class ControlPlaneParts:
     auto_license: AutoLicense
     session_sweep: SessionSweep
     load_history_keeper: LoadHistoryKeeper
+    cost_figures: CostFigures
     health: Health
 
 
@@ -196,6 +198,7 @@ def assemble(
     open_feed: OpenFeed | None = None,
     services: ServiceKeys | None = None,
     provider: Provider | None = None,
+    device_client: DeviceClient | None = None,
     requires_client_certificates: bool = False,
 ) -> ControlPlaneParts:
     """Put everything together but the engines: the same parts on SQLite and HTTP, or in a simulation."""
@@ -255,12 +258,14 @@ def assemble(
         ids=ids,
         services=services,
         provider=provider,
+        device_client=device_client,
         requires_client_certificates=requires_client_certificates,
         limits=access_limits,
     )
     session_sweep = SessionSweep(records, caches, policies, health)
     _register_metrics(telemetry, plane, hub, identity, feed_clients)
     _register_session_metrics(telemetry, plane, session_sweep)
+    register_fleet_metrics(telemetry, caches)
     metrics = MetricsPage(telemetry, clock, metrics_token)
     rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
     return ControlPlaneParts(
@@ -281,6 +286,7 @@ def assemble(
         auto_license=AutoLicense(records, caches, health),
         session_sweep=session_sweep,
         load_history_keeper=LoadHistoryKeeper(records, caches, health),
+        cost_figures=CostFigures(records, telemetry, health),
         health=health,
     )
 
@@ -475,6 +481,7 @@ async def control_plane_process(
             key_prefix=settings.etcd_key_prefix,
             issuer=issuer,
             provider=_provider(settings, issuer, post_form, clock),
+            device_client=settings.device_client(),
             requests_per_second=settings.api_requests_per_second,
             metrics_token=settings.metrics_token.get_secret_value(),
             access_limits=settings.access_limits,
@@ -517,6 +524,7 @@ async def control_plane_process(
                     parts.auto_license,
                     parts.session_sweep,
                     parts.load_history_keeper,
+                    parts.cost_figures,
                     lag,
                     _reporter(parts, clock, lag),
                 ),

@@ -31,7 +31,13 @@ from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.ports import HIGHEST_PORT, LOWEST_PORT, PortRange
 from lcm.domain.lablet.timeslot import TimeslotPolicy
 from lcm.domain.scaling import ScalingPolicy
-from lcm.rest.schemas import CONTROL_PLANE, LABLET_CONTROLLER, RESOURCE_SCHEDULER, WORKER_CONTROLLER
+from lcm.rest.schemas import (
+    CONTROL_PLANE,
+    LABLET_CONTROLLER,
+    RESOURCE_SCHEDULER,
+    WORKER_CONTROLLER,
+    DeviceClient,
+)
 
 DEFAULT_REQUESTS_PER_SECOND: Final = 200.0
 
@@ -292,6 +298,16 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
     oidc_client_secret: RealPassword = Field(
         SecretStr(""), description="Secret of OIDC_CLIENT_ID; empty: a public client, with PKCE alone."
     )
+    oidc_device_client_id: str | None = Field(
+        None,
+        description="Public client at the OpenID Connect issuer, with the device authorization grant: people"
+        " can then sign in there with `lcm login --device`.",
+    )
+    oidc_device_scope: str = Field(
+        "openid profile email offline_access",
+        description="What `lcm login --device` asks the issuer for: access tokens for OIDC_AUDIENCE, and a"
+        " refresh token.",
+    )
     oidc_token_type: str = Field(
         "", description="The `typ` that its tokens must have, as at+jwt; empty: any but that of an ID token."
     )
@@ -390,6 +406,14 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
             self.oidc_issuer, self.oidc_audience, self.oidc_role_claim, roles, self.oidc_token_type
         )
 
+    def device_client(self) -> DeviceClient | None:
+        """Return what programs without a browser sign people in with, if that is set."""
+        if self.oidc_issuer is None or self.oidc_device_client_id is None:
+            return None
+        return DeviceClient(
+            issuer=self.oidc_issuer, client_id=self.oidc_device_client_id, scope=self.oidc_device_scope
+        )
+
     def service_keys(self, generated: str) -> ServiceKeys:
         """Return who may call `/api/internal`; the generated key is for an LCM in which no key is set."""
         own = {
@@ -450,8 +474,13 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
 
     @model_validator(mode="after")
     def _a_client_has_an_issuer(self) -> Self:
-        if self.oidc_client_id is not None and self.oidc_issuer is None:
-            raise ValueError("OIDC_CLIENT_ID has no effect without OIDC_ISSUER; set that too")
+        clients = {
+            "OIDC_CLIENT_ID": self.oidc_client_id,
+            "OIDC_DEVICE_CLIENT_ID": self.oidc_device_client_id,
+        }
+        for name, client in clients.items():
+            if client is not None and self.oidc_issuer is None:
+                raise ValueError(f"{name} has no effect without OIDC_ISSUER; set that too")
         return self
 
     @field_validator("control_plane_peers")

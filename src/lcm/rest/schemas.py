@@ -351,11 +351,21 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     role: str
 
 
+class DeviceClient(msgspec.Struct, frozen=True, kw_only=True):
+    """What a program without a browser signs people in with, by OAuth's device grant (RFC 8628)."""
+
+    issuer: str
+    client_id: str
+    scope: str
+
+
 class SignInWays(msgspec.Struct, frozen=True, kw_only=True):
     """How people can sign in."""
 
     identity_provider: str | None
     """Its host; `GET /api/session/oidc` leads there. None: only with a token or a link."""
+    device: DeviceClient | None = None
+    """For `lcm login --device`. None: with a token."""
 
 
 class FieldError(msgspec.Struct, frozen=True, kw_only=True):

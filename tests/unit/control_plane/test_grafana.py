@@ -16,7 +16,7 @@ CHARTS = [panel for panel in PANELS if panel["type"] != "row"]
 PROMQL = {
     *("sum", "max", "count", "rate", "increase", "topk", "vector", "histogram_quantile", "by", "or"),
     *("le", "job", "instance", "state", "result", "kind", "outcome", "event_type", "drift_type", "worker_id"),
-    *("status", "reason", "action", "template", "definition"),
+    *("status", "reason", "action", "template", "definition", "region", "operation"),
 }
 
 
@@ -65,6 +65,13 @@ def test_it_shows_everything_about_sessions_and_their_placement() -> None:
 def test_it_shows_everything_about_labs() -> None:
     about = ("lablet_controller_leader", "lcm_lablet_", "lcm_lab_")
     assert {name for name in measured() if name.startswith(about)} - shown() == set()
+
+
+def test_it_shows_the_fleet_its_cost_and_how_long_people_wait() -> None:
+    about = ("lcm_workers", "lcm_worker_r", "lcm_fleet_", "lcm_api_")
+    known = {name for name in measured() if name.startswith(about)}
+    assert len(known) == 7
+    assert known - shown() == set()
 
 
 def test_it_can_be_imported() -> None:

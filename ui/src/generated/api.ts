@@ -266,6 +266,13 @@ export interface Demand {
 /** The status that people requested, or LCM on their behalf. */
 export type DesiredStatus = "running" | "stopped" | "terminated";
 
+/** What a program without a browser signs people in with, by OAuth's device grant (RFC 8628). */
+export interface DeviceClient {
+  readonly issuer: string;
+  readonly client_id: string;
+  readonly scope: string;
+}
+
 /** Where an instance was found that LCM did not launch, and who adopted it. */
 export interface Discovered {
   readonly owner_id: string | null;
@@ -1079,6 +1086,7 @@ export interface SessionView {
 /** How people can sign in. */
 export interface SignInWays {
   readonly identity_provider: string | null;
+  readonly device: DeviceClient | null;
 }
 
 /** The newest try of a step. */

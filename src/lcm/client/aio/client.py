@@ -13,12 +13,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from lcm.client.aio.link import AsyncEvents, AsyncLink
-from lcm.client.aio_transport import AsyncTransport
+from lcm.client.aio_transport import AsyncAccess, AsyncTransport
 from lcm.client.calls import Call
 from lcm.client.contexts import Context, find_context
 from lcm.core.clock import SystemClock
 from lcm.rest.access import BrowserSession, BrowserSessions
-from lcm.rest.schemas import CostReport, LicenseDebts, LicenseSettings, RegionList, RegionView, SessionView
+from lcm.rest.schemas import (
+    CostReport,
+    LicenseDebts,
+    LicenseSettings,
+    RegionList,
+    RegionView,
+    SessionView,
+    SignInWays,
+)
 
 if TYPE_CHECKING:
     from lcm.client.aio.catalogue import AsyncLabs, AsyncTemplates, AsyncTokens
@@ -47,7 +55,7 @@ class AsyncLcm:
             context = find_context(context)
         self.url = context.url.rstrip("/")
         transport = AsyncTransport(self.url, context.ca_file, timeout_seconds)
-        self._link = AsyncLink(transport, context.token, SystemClock(), retry_seconds)
+        self._link = AsyncLink(transport, AsyncAccess(context), SystemClock(), retry_seconds)
 
     @cached_property
     def workers(self) -> "AsyncWorkers":
@@ -108,6 +116,10 @@ class AsyncLcm:
     async def who(self) -> SessionView:
         """Return who is calling, and with which role."""
         return await self._link.send(Call(path="/api/session", answer=SessionView))
+
+    async def sign_in_ways(self) -> SignInWays:
+        """Return how people can sign in here; it takes no token to ask."""
+        return await self._link.send(Call(path="/api/session/sign-in", answer=SignInWays))
 
     async def browsers(self, *, all_people: bool = False) -> list[BrowserSession]:
         """Return the browsers that are signed in as you; for admins also those of all people."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from lcm.client.aio_transport import AsyncStream, AsyncTransport
+from lcm.client.aio_transport import AsyncAccess, AsyncStream, AsyncTransport
 from lcm.client.calls import Call, Tries, is_outage
 from lcm.client.errors import ClientError, Unreachable
 from lcm.client.events import LISTENING, Event, EventParser
@@ -21,16 +21,16 @@ class AsyncLink:
     """Sends calls to one LCM, and repeats those that may be repeated."""
 
     def __init__(
-        self, transport: AsyncTransport, token: str, clock: SystemClock, retry_seconds: float
+        self, transport: AsyncTransport, access: AsyncAccess, clock: SystemClock, retry_seconds: float
     ) -> None:
         self._transport = transport
-        self._token = token
+        self._access = access
         self._retry_seconds = retry_seconds
         self.clock = clock
 
     async def send(self, call: Call[T]) -> T:
-        """Return what LCM answers. Raises Refused or Unreachable."""
-        headers, content = {**self._access(), **call.headers()}, call.content()
+        """Return what LCM answers. Raises Refused, Unreachable or SignInFailed."""
+        headers, content = {**await self._access.headers(), **call.headers()}, call.content()
         tries = Tries(call, self.clock.monotonic(), self._retry_seconds)
         while True:
             try:
@@ -41,7 +41,7 @@ class AsyncLink:
 
     async def open_stream(self, call: Call[bytes], last_event_id: str | None) -> AsyncStream:
         """Open the event stream after this event. Raises Refused or Unreachable."""
-        headers = {**self._access(), "Accept": "text/event-stream"}
+        headers = {**await self._access.headers(), "Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
         answer, stream = await self._transport.open_stream(call.target, headers)
@@ -52,9 +52,6 @@ class AsyncLink:
 
     async def close(self) -> None:
         await self._transport.close()
-
-    def _access(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
 
 class AsyncEvents:

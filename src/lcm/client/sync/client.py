@@ -16,10 +16,18 @@ from typing import TYPE_CHECKING, Self
 from lcm.client.calls import Call
 from lcm.client.contexts import Context, find_context
 from lcm.client.sync.link import Events, Link
-from lcm.client.sync_transport import Transport
+from lcm.client.sync_transport import Access, Transport
 from lcm.core.blocking_clock import BlockingClock
 from lcm.rest.access import BrowserSession, BrowserSessions
-from lcm.rest.schemas import CostReport, LicenseDebts, LicenseSettings, RegionList, RegionView, SessionView
+from lcm.rest.schemas import (
+    CostReport,
+    LicenseDebts,
+    LicenseSettings,
+    RegionList,
+    RegionView,
+    SessionView,
+    SignInWays,
+)
 
 if TYPE_CHECKING:
     from lcm.client.sync.catalogue import Labs, Templates, Tokens
@@ -48,7 +56,7 @@ class Lcm:
             context = find_context(context)
         self.url = context.url.rstrip("/")
         transport = Transport(self.url, context.ca_file, timeout_seconds)
-        self._link = Link(transport, context.token, BlockingClock(), retry_seconds)
+        self._link = Link(transport, Access(context), BlockingClock(), retry_seconds)
 
     @cached_property
     def workers(self) -> "Workers":
@@ -109,6 +117,10 @@ class Lcm:
     def who(self) -> SessionView:
         """Return who is calling, and with which role."""
         return self._link.send(Call(path="/api/session", answer=SessionView))
+
+    def sign_in_ways(self) -> SignInWays:
+        """Return how people can sign in here; it takes no token to ask."""
+        return self._link.send(Call(path="/api/session/sign-in", answer=SignInWays))
 
     def browsers(self, *, all_people: bool = False) -> list[BrowserSession]:
         """Return the browsers that are signed in as you; for admins also those of all people."""

@@ -8,7 +8,7 @@ from typing import Final, Self, TypeVar
 from lcm.client.calls import Call, Tries, is_outage
 from lcm.client.errors import ClientError, Unreachable
 from lcm.client.events import LISTENING, Event, EventParser
-from lcm.client.sync_transport import Stream, Transport
+from lcm.client.sync_transport import Access, Stream, Transport
 from lcm.core.blocking_clock import BlockingClock
 
 T = TypeVar("T")
@@ -21,15 +21,17 @@ RECONNECT_SECONDS: Final = 1.0
 class Link:
     """Sends calls to one LCM, and repeats those that may be repeated."""
 
-    def __init__(self, transport: Transport, token: str, clock: BlockingClock, retry_seconds: float) -> None:
+    def __init__(
+        self, transport: Transport, access: Access, clock: BlockingClock, retry_seconds: float
+    ) -> None:
         self._transport = transport
-        self._token = token
+        self._access = access
         self._retry_seconds = retry_seconds
         self.clock = clock
 
     def send(self, call: Call[T]) -> T:
-        """Return what LCM answers. Raises Refused or Unreachable."""
-        headers, content = {**self._access(), **call.headers()}, call.content()
+        """Return what LCM answers. Raises Refused, Unreachable or SignInFailed."""
+        headers, content = {**self._access.headers(), **call.headers()}, call.content()
         tries = Tries(call, self.clock.monotonic(), self._retry_seconds)
         while True:
             try:
@@ -40,7 +42,7 @@ class Link:
 
     def open_stream(self, call: Call[bytes], last_event_id: str | None) -> Stream:
         """Open the event stream after this event. Raises Refused or Unreachable."""
-        headers = {**self._access(), "Accept": "text/event-stream"}
+        headers = {**self._access.headers(), "Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
         answer, stream = self._transport.open_stream(call.target, headers)
@@ -51,9 +53,6 @@ class Link:
 
     def close(self) -> None:
         self._transport.close()
-
-    def _access(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
 
 class Events:

@@ -36,7 +36,7 @@ from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.ids import Ids
 from lcm.domain.errors import NotFound
-from lcm.rest.schemas import API_KEY_HEADER, SERVICE_HEADER
+from lcm.rest.schemas import API_KEY_HEADER, SERVICE_HEADER, DeviceClient
 
 log = structlog.get_logger(__name__)
 
@@ -125,6 +125,7 @@ class Identity:
         ids: Ids | None = None,
         services: ServiceKeys | None = None,
         provider: Provider | None = None,
+        device_client: DeviceClient | None = None,
         requires_client_certificates: bool = False,
         limits: AccessLimits | None = None,
     ) -> None:
@@ -137,6 +138,7 @@ class Identity:
         self.sessions = Credentials(store, clock, SESSION)
         self.links = Credentials(store, clock, LINK)
         self.provider = provider
+        self.device_client = device_client
         self._clock = clock
         self._issuer = issuer
         self._streams_per_principal = streams_per_principal

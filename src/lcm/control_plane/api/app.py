@@ -14,7 +14,13 @@ from lcm import VERSION
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, TooManyRequests
 from lcm.control_plane.api import dashboard, internal, openapi, operations, public
-from lcm.control_plane.api.middleware import AccessMiddleware, access_problem, rate_problem, store_problem
+from lcm.control_plane.api.middleware import (
+    AccessMiddleware,
+    Latency,
+    access_problem,
+    rate_problem,
+    store_problem,
+)
 from lcm.control_plane.api.public.secret_keys import KeyRotated
 from lcm.control_plane.api.public.sessions import SignInLink
 from lcm.control_plane.api.services import Services
@@ -140,7 +146,10 @@ def build_app(
     _add_error_handlers(app)
     app.router.routes.sort(key=_route_priority)
     app.add_middleware(Compressed)
-    app.add_middleware(AccessMiddleware, identity=services.identity, rate=rate, is_local=is_local)
+    latency = Latency(process.metrics.telemetry, services.control_plane.records.clock)
+    app.add_middleware(
+        AccessMiddleware, identity=services.identity, rate=rate, is_local=is_local, latency=latency
+    )
     app.add_middleware(Traced, ids=process.metrics.telemetry.trace_ids)
     return app
 

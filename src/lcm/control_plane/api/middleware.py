@@ -19,6 +19,8 @@ from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, Principal, TooManyRequests
 from lcm.control_plane.access.security_log import one_request
 from lcm.control_plane.store.port import StoreUnavailable
+from lcm.core.clock import Clock
+from lcm.core.telemetry import Telemetry
 from lcm.core.timeouts import timeout
 from lcm.web.problems import problem, unexpected_problem
 
@@ -32,6 +34,8 @@ MAX_FLEET_BODY_BYTES = 16 * 1024 * 1024
 """For the documents of a fleet, with the topologies of its definitions."""
 FLEET_PATH = "/api/plan"
 BODY_TIMEOUT_SECONDS = 10.0
+API_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+"""Few: there is a histogram for each operation."""
 
 OPEN_PATHS = frozenset({"/", "/favicon.svg", "/health", "/ready", "/metrics"})
 OPEN_PREFIXES = ("/assets/",)
@@ -79,11 +83,20 @@ class AccessMiddleware:
     Controllers have no rate limit: their own queues pace them, and delaying them would delay the fleet.
     """
 
-    def __init__(self, app: ASGIApp, identity: Identity, rate: Buckets, *, is_local: bool = False) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        identity: Identity,
+        rate: Buckets,
+        *,
+        is_local: bool = False,
+        latency: "Latency | None" = None,
+    ) -> None:
         """With `is_local` only requests to an address or to localhost are served.
 
         A site whose name leads to loopback could otherwise read what needs no token.
         """
+        self._latency = latency
         self._is_local = is_local
         self._app = app
         self.identity = identity
@@ -99,6 +112,8 @@ class AccessMiddleware:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._latency is not None:
+            send = self._latency.timed(scope, send)
         answer = _Answer(scope, send, self.identity.refusals)
         if self._is_local and not is_address_or_localhost(Headers(scope=scope).get("host", "")):
             detail = "LCM listens on loopback: call it localhost, or name the proxy in FORWARDED_ALLOW_IPS"
@@ -165,6 +180,29 @@ class _Answer:
     def _headers(self) -> list[tuple[bytes, bytes]]:
         wanted = _API_HEADERS if self._scope["path"].startswith("/api/") else _PAGE_HEADERS
         return [*wanted, *_TLS_HEADERS] if self._scope["scheme"] == "https" else wanted
+
+
+class Latency:
+    """How long each operation takes until its answer begins: an event stream has no end."""
+
+    def __init__(self, telemetry: Telemetry, clock: Clock) -> None:
+        self._now = clock.monotonic
+        self._record = telemetry.durations_by(
+            "operation",
+            "lcm_api_request_seconds",
+            "From a request of the API until its answer begins, by method and path; refused ones left out.",
+            API_BUCKETS,
+        ).record
+
+    def timed(self, scope: Scope, send: Send) -> Send:
+        begun_at = self._now()
+
+        async def timed_send(message: Message) -> None:
+            if message["type"] == "http.response.start" and "route" in scope:
+                self._record(f"{scope['method']} {scope['route'].path}", self._now() - begun_at)
+            await send(message)
+
+        return timed_send
 
 
 def charge(rate: Buckets, principal: Principal) -> None:

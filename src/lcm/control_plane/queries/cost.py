@@ -1,7 +1,7 @@
 """What the fleet costs now, cost in a month, and what pausing saved."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -35,6 +35,18 @@ async def cost_table(records: Records, month: str | None = None) -> list[tuple[o
         )
         for worker, line in rows
     ]  # fmt: skip
+
+
+async def costs_by_template_and_region(records: Records) -> list[tuple[CostLine, Mapping[str, str]]]:
+    """Return the present month of every template in every region, for Prometheus."""
+    _, workers, lines, _ = await _lines(records, None)
+    groups: dict[tuple[str, str], list[CostLine]] = defaultdict(list)
+    for worker in workers:
+        groups[worker.template_name, worker.aws_region].append(lines[worker.id])
+    return [
+        (_sum(f"{template} {region}", group), {"template": template, "region": region})
+        for (template, region), group in groups.items()
+    ]
 
 
 Lines = dict[WorkerId, CostLine]

@@ -5,11 +5,13 @@ counts.
 """
 
 from collections import defaultdict, deque
+from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
 from lcm.core.clock import Clock
 from lcm.domain.learned import KEPT, learned
+from lcm.domain.lifecycle import RUNNING
 from lcm.domain.way_up import WayUp, way_up
 from lcm.domain.worker import Worker
 
@@ -30,16 +32,28 @@ class BootTimes:
         self._seconds: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=KEPT))
         self._known: dict[str, WayUp] = {}
         """The way up that was counted of each worker: its CML may start anew later."""
+        self.on_running: Callable[[str, float], None] = lambda template_name, seconds: None
+        """Called with each way up that ends in RUNNING, and how long it took."""
+        self.on_ready: Callable[[str, float], None] = lambda template_name, seconds: None
+        """Called when CML answers for the first time on a way up."""
 
     def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
         """Count a launch when CML answers for the first time."""
-        if before is None or before.cml.is_ready or not after.cml.is_ready:
+        if before is None:
             return
-        way = way_up(after)
-        if way is not None and way.is_launch and self._known.get(after.id) != way:
+        becomes_running = before.status is not RUNNING and after.status is RUNNING
+        becomes_ready = not before.cml.is_ready and after.cml.is_ready
+        way = way_up(after) if becomes_running or becomes_ready else None
+        if way is None:
+            return
+        seconds = (self._clock.now() - way.began_at).total_seconds()
+        if becomes_running:
+            self.on_running(after.template_name, seconds)
+        if becomes_ready and self._known.get(after.id) != way:
             self._known[after.id] = way
-            took = self._clock.now() - way.began_at
-            self._seconds[after.template_name].append(took.total_seconds())
+            self.on_ready(after.template_name, seconds)
+            if way.is_launch:
+                self._seconds[after.template_name].append(seconds)
 
     def on_worker_end(self, worker_id: str) -> None:
         self._known.pop(worker_id, None)

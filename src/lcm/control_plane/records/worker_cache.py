@@ -38,6 +38,9 @@ class CachedWorker:
         "monitor",
         "name",
         "ports_used",
+        "region",
+        "status",
+        "template_name",
         "version",
         "view",
     )
@@ -49,6 +52,9 @@ class CachedWorker:
     def learn(self, worker: Worker) -> None:
         self.version = worker.version
         self.name = worker.name
+        self.status = worker.status
+        self.template_name = worker.template_name
+        self.region = worker.aws_region
         self.is_live = worker.is_live
         self.is_imported = worker.imported
         self.monitor = worker.connection.status

@@ -120,9 +120,10 @@ async def make_link(person: Viewer, request: Request) -> Response:
 
 @router.get("/sign-in", summary="Get the ways to sign in", **documented(SignInWays, public=True))
 async def ways(request: Request) -> Response:
-    """What the sign-in page offers besides a token."""
-    provider = services(request).identity.provider
-    return answer(SignInWays(identity_provider=provider.name if provider else None))
+    """What the sign-in page and `lcm login` offer besides a token."""
+    identity = services(request).identity
+    name = identity.provider.name if identity.provider else None
+    return answer(SignInWays(identity_provider=name, device=identity.device_client))
 
 
 @router.get(

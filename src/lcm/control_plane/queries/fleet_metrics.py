@@ -1,0 +1,84 @@
+"""The fleet for Prometheus: how many workers there are, what they cost, and how long they take to come up."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from lcm.control_plane.queries.cost import costs_by_template_and_region
+from lcm.control_plane.records.groups import Caches, Records
+from lcm.control_plane.store.port import StoreUnavailable
+from lcm.core.health import Health
+from lcm.core.hosted_service import HostedService
+from lcm.core.telemetry import WAIT_BUCKETS, Labels, Reading, Telemetry
+from lcm.rest.schemas import CostLine
+
+log = structlog.get_logger(__name__)
+
+INTERVAL_SECONDS: Final = 60.0
+
+
+class CostFigures(HostedService):
+    """Computes once a minute what `lcm cost` shows: the cost of a month needs the terminated workers, too."""
+
+    name = "cost-figures"
+
+    def __init__(self, records: Records, telemetry: Telemetry, health: Health) -> None:
+        self._records = records
+        self._health = health
+        self._lines: list[tuple[CostLine, Labels]] = []
+        telemetry.gauge(
+            "lcm_fleet_usd_per_hour",
+            "What the instances that run now cost per hour, by the prices of their templates.",
+            lambda: [(line.usd_per_hour, labels) for line, labels in self._lines],
+        )
+        telemetry.gauge(
+            "lcm_fleet_month_usd",
+            "Cost of this calendar month (UTC) so far, by the prices of the templates.",
+            lambda: [(line.usd_this_month, labels) for line, labels in self._lines],
+        )
+        telemetry.gauge(
+            "lcm_fleet_month_saved_usd",
+            "What pauses of idle workers saved in this calendar month (UTC) so far.",
+            lambda: [(line.usd_saved_this_month, labels) for line, labels in self._lines],
+        )
+
+    async def run(self) -> None:
+        while True:
+            self._health.tick(self.name, INTERVAL_SECONDS)
+            await self.compute()
+            await self._records.clock.sleep(INTERVAL_SECONDS)
+
+    async def compute(self) -> None:
+        """Take the figures of now. While the store is away there are none: old ones would look like new."""
+        try:
+            self._lines = await costs_by_template_and_region(self._records)
+        except StoreUnavailable as error:
+            self._lines = []
+            log.warning("cost figures not computed; the next pass tries again", error=str(error))
+
+
+def register_fleet_metrics(telemetry: Telemetry, caches: Caches) -> None:
+    """Register what is counted from memory when it is asked for."""
+    telemetry.gauge("lcm_workers", "Workers that are not terminated.", lambda: _workers(caches))
+    caches.boot_times.on_running = telemetry.durations_by(
+        "template",
+        "lcm_worker_running_seconds",
+        "From the request to launch or start a worker until its instance runs.",
+        WAIT_BUCKETS,
+    ).record
+    caches.boot_times.on_ready = telemetry.durations_by(
+        "template",
+        "lcm_worker_ready_seconds",
+        "From the request to launch or start a worker until its CML answers.",
+        WAIT_BUCKETS,
+    ).record
+
+
+def _workers(caches: Caches) -> Iterable[Reading]:
+    counts = Counter((known.status, known.template_name, known.region) for known in caches.worker_cache)
+    return [
+        (count, {"status": status, "template": template, "region": region})
+        for (status, template, region), count in counts.items()
+    ]
