@@ -43,7 +43,7 @@ import { WorkerPage } from "../features/worker/worker-page";
 import { WorkerPanel } from "../features/worker/worker-panel";
 import { mediaQuery } from "../kit/media";
 import { openDialog } from "./commands";
-import { Header } from "./header";
+import { Header, StaleNotice } from "./header";
 import {
   isApiReference,
   isNewSession,
@@ -82,6 +82,7 @@ function Dashboard() {
     <div class="shell" data-worker-open={workerId !== null}>
       <Header />
       <main class="page" inert={isCovered}>
+        <StaleNotice />
         <Page id={page.value.id} />
       </main>
       {workerId !== null && <WorkerPanel key={workerId} id={workerId} />}
