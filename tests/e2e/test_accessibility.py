@@ -330,6 +330,19 @@ async def test_the_dialogs_of_many_workers_are_accessible(
     await open_page(page, plane, scheme)
     await page.get_by_label("Select all listed workers").check()
     await check_dialogs(page, "Start…", "Stop…", "Drain…", "Hold…", "Delete…")
+    view = page.get_by_role("button", name="View", exact=True)
+    await view.click()
+    await page.get_by_label("Name of this view").fill("night")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await page.get_by_label("Compact").check()
+    assert await violations(page) == []
+    await page.get_by_role("button", name="Remove the view night").click()
+    await page.get_by_label("Comfortable").check()
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Stop live").click()
+    await expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    assert await violations(page) == []
+    await page.keyboard.press("u")
     await page.set_viewport_size(PHONE)
     assert await violations(page) == []
     await check_dialogs(page, "Delete…")
