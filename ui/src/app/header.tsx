@@ -72,12 +72,15 @@ function ConnectionPill() {
   );
 }
 
-/** What the page shows is not the present: after the sleep of a computer it may be hours old. */
+/**
+ * What the page shows is not the present: after the sleep of a computer it may be hours old. It lies above the page,
+ * whose controls do not move when it comes or goes.
+ */
 export function StaleNotice() {
   const since = staleSince.value;
   if (since === null) return null;
   return (
-    <section class="notice notice-line" data-color="orange" role="status">
+    <section class="stale" data-color="orange" role="status">
       <p>
         Out of date: the control plane was last heard <Ago at={new Date(since).toISOString()} />. Reconnecting…
       </p>
