@@ -71,6 +71,7 @@ async def report_labs_and_load(plane: LonePlane) -> None:
     )
 
 
+@pytest.mark.provokes("401 GET /api/session", "401 POST /api/session")
 @SCHEMES
 async def test_the_sign_in_is_accessible(page: Page, plane: LonePlane, scheme: Scheme) -> None:
     await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
@@ -101,6 +102,7 @@ async def test_the_fleet_is_accessible(page: Page, plane: LonePlane, scheme: Sch
     assert await violations(page) == []
 
 
+@pytest.mark.provokes("404 GET /api/workers/unknown-id")
 @SCHEMES
 async def test_a_worker_is_accessible(page: Page, plane: LonePlane, scheme: Scheme) -> None:
     await report_labs_and_load(plane)
@@ -330,11 +332,25 @@ async def test_the_dialogs_of_many_workers_are_accessible(
     await open_page(page, plane, scheme)
     await page.get_by_label("Select all listed workers").check()
     await check_dialogs(page, "Start…", "Stop…", "Drain…", "Hold…", "Delete…")
+    view = page.get_by_role("button", name="View", exact=True)
+    await view.click()
+    await page.get_by_label("Name of this view").fill("night")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await page.get_by_label("Compact").check()
+    assert await violations(page) == []
+    await page.get_by_role("button", name="Remove the view night").click()
+    await page.get_by_label("Comfortable").check()
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Stop live").click()
+    await expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    assert await violations(page) == []
+    await page.keyboard.press("u")
     await page.set_viewport_size(PHONE)
     assert await violations(page) == []
     await check_dialogs(page, "Delete…")
 
 
+@pytest.mark.provokes("503 POST")
 @SCHEMES
 async def test_a_license_debt_and_an_error_message_are_accessible(
     page: Page, plane: LonePlane, scheme: Scheme

@@ -59,6 +59,7 @@ async def test_a_user_takes_a_worker_through_its_lifecycle_by_clicks(page: Page,
     await expect(timeline.locator('[data-to="terminated"]')).to_be_visible()
 
 
+@pytest.mark.provokes("409 POST /api/workers")
 async def test_a_taken_name_is_reported_at_its_field(page: Page, lcm: RunningLcm) -> None:
     await open_dashboard(page, lcm)
     await shows(page, "ccna-morning", "running")
@@ -69,6 +70,7 @@ async def test_a_taken_name_is_reported_at_its_field(page: Page, lcm: RunningLcm
     await expect(dialog.get_by_text("choose another name")).to_be_visible()
 
 
+@pytest.mark.provokes("401 GET /api/session", "401 POST /api/session")
 async def test_without_a_token_only_the_sign_in_is_shown(page: Page, lcm: RunningLcm) -> None:
     await page.goto(lcm.url)
     field = page.get_by_label(re.compile("token", re.IGNORECASE))
@@ -100,6 +102,7 @@ async def test_the_page_contacts_no_other_host_and_logs_no_error(page: Page, lcm
     assert errors == []
 
 
+@pytest.mark.provokes("net::ERR_")
 async def test_the_page_shows_that_the_server_is_unreachable(page: Page) -> None:
     with running_lcm("--workers", "0") as lcm:
         await open_dashboard(page, lcm)

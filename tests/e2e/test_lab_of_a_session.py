@@ -131,6 +131,7 @@ async def test_a_password_is_shown_on_request_only_and_stays_out_of_the_url(
     assert "a-word-to-hide" not in await page.content()
 
 
+@pytest.mark.provokes("409 GET")
 async def test_an_access_that_is_refused_says_why_and_is_fetched_again(
     page: Page, plane: LonePlane, desk: LabletDesk
 ) -> None:

@@ -164,6 +164,7 @@ async def test_the_list_is_used_with_the_keyboard(page: Page, plane: LonePlane, 
     await expect(page.get_by_role("searchbox")).to_be_focused()
 
 
+@pytest.mark.provokes("404 GET /api/lablet-sessions/unknown")
 async def test_the_page_of_a_session_says_why_and_when_and_follows_it_to_its_end(
     page: Page, plane: LonePlane, desk: LabletDesk
 ) -> None:
@@ -220,6 +221,7 @@ async def _local(page: Page, *, hours: float) -> str:
     return text
 
 
+@pytest.mark.provokes("409 POST", "422 POST")
 async def test_an_error_of_the_api_is_shown_at_its_field_in_its_words(
     page: Page, plane: LonePlane, desk: LabletDesk
 ) -> None:
@@ -244,6 +246,7 @@ async def test_an_error_of_the_api_is_shown_at_its_field_in_its_words(
     assert len((await plane.admin.get("/api/lablet-sessions"))["items"]) == 1
 
 
+@pytest.mark.provokes("net::ERR_FAILED POST /api/lablet-sessions")
 async def test_a_request_that_is_sent_again_creates_nothing_twice(
     page: Page, plane: LonePlane, desk: LabletDesk
 ) -> None:
@@ -263,6 +266,7 @@ async def test_a_request_that_is_sent_again_creates_nothing_twice(
     assert len((await plane.admin.get("/api/lablet-sessions"))["items"]) == 1
 
 
+@pytest.mark.provokes("422 POST")
 async def test_a_definition_is_added_from_a_topology_with_its_mistakes_by_line(
     page: Page, plane: LonePlane, tmp_path: Path
 ) -> None:
@@ -380,6 +384,7 @@ async def test_a_thousand_sessions_are_listed(page: Page, plane: LonePlane, desk
     await expect(page.locator(".row-session")).to_have_count(1)
 
 
+@pytest.mark.provokes("503 GET", "net::ERR_FAILED GET /api/events/stream")
 async def test_the_list_says_what_is_wrong_when_it_cannot_be_loaded(page: Page, plane: LonePlane) -> None:
     await page.route(
         "**/api/lablet-sessions?*",

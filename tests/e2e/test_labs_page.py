@@ -77,6 +77,7 @@ async def test_a_lab_of_people_is_adopted_and_disowned(
     await expect(row(page, "foreign-1")).to_have_attribute("data-kind", "foreign")
 
 
+@pytest.mark.provokes("409 POST")
 async def test_a_lab_of_people_is_removed_only_with_its_title(
     page: Page, plane: LonePlane, desk: LabletDesk
 ) -> None:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from support.lone_plane import LonePlane
 
@@ -139,3 +139,46 @@ async def test_a_license_debt_is_shown_and_settled(page: Page, plane: LonePlane)
     await debts.get_by_role("button", name="Settle live").click()
     await expect(debts).to_have_count(0)
     assert (await plane.admin.get("/api/license-debts"))["items"][0]["settled_by"] == "admin"
+
+
+FETCHING = (
+    "sessions/unknown",
+    "definitions",
+    "definitions/unknown",
+    "calendar",
+    "scheduler",
+    "labs",
+    "scaling",
+    "cost",
+    "cost?month=2020-01",
+    "audit",
+    "system",
+    "activity",
+    "settings",
+    "settings/api",
+    "workers/unknown/details",
+    "sessions/classes/unknown",
+)
+"""Pages whose content no event brings."""
+
+
+@pytest.mark.provokes("503 GET")
+async def test_every_page_that_cannot_be_loaded_says_why(page: Page, plane: LonePlane) -> None:
+    async def reject(route: Route) -> None:
+        await route.fulfill(status=503, json={"detail": "The store does not answer."})
+
+    await open_page(page, plane, "#/scaling")
+    await expect(page.get_by_test_id("audit").get_by_role("listitem")).to_have_count(1)
+    await page.route(re.compile(r"/api/(?!session$|events)"), reject)
+    await plane.add_running("second")
+    await expect(page.get_by_role("status").filter(has_text="Newer entries")).to_contain_text("not answer")
+
+    silent = []
+    for place in FETCHING:
+        await page.goto(f"{plane.url}/#/{place}")
+        reason = page.get_by_role("main").get_by_text("The store does not answer.").first
+        try:
+            await expect(reason).to_be_visible(timeout=5_000)
+        except AssertionError:
+            silent.append(place)
+    assert silent == []

@@ -24,6 +24,7 @@ async def collect(page: Page, canaries: Canaries) -> None:
     canaries.collect(f"kept at {page.url}", str(await page.evaluate(KEPT_BY_SCRIPTS)))
 
 
+@pytest.mark.provokes("401 GET /api/session")
 async def test_no_page_shows_a_secret(page: Page, tmp_path: Path) -> None:
     roles = ("viewer", "operator", "admin", "controller")
     canaries = Canaries(

@@ -20,6 +20,7 @@ async def edit(page: Page, **changes: object) -> None:
     await field.fill(json.dumps({**json.loads(await field.input_value()), **changes}))
 
 
+@pytest.mark.provokes("422 PUT")
 async def test_a_template_is_changed_with_the_difference_in_view_and_reverted(
     page: Page, plane: LonePlane
 ) -> None:
@@ -45,6 +46,7 @@ async def test_a_template_is_changed_with_the_difference_in_view_and_reverted(
     assert await plane.admin.get("/api/worker-templates/small") == seeded
 
 
+@pytest.mark.provokes("412 PUT")
 async def test_a_change_of_somebody_else_meanwhile_is_not_overwritten_unseen(
     page: Page, plane: LonePlane
 ) -> None:
@@ -65,6 +67,7 @@ async def test_a_change_of_somebody_else_meanwhile_is_not_overwritten_unseen(
     assert (small["cpu"], small["enabled"]) == (4, False)
 
 
+@pytest.mark.provokes("422 POST")
 async def test_a_token_is_shown_once_works_and_is_revoked(page: Page, plane: LonePlane) -> None:
     await open_page(page, plane, "dark", "#/settings")
     dialog = page.get_by_role("dialog")

@@ -12,6 +12,7 @@ from support.processes import running_lcm
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+@pytest.mark.provokes("401 GET /api/session")
 async def test_a_person_signs_in_at_the_identity_provider_and_out_again(page: Page) -> None:
     async with running_issuer() as issuer:
         issuer.address = issuer.address.replace("127.0.0.1", "localhost")  # another site, as in reality
@@ -30,6 +31,7 @@ async def test_a_person_signs_in_at_the_identity_provider_and_out_again(page: Pa
             assert await page.context.cookies() == []
 
 
+@pytest.mark.provokes("401 GET /api/session")
 async def test_the_page_names_the_reason_to_an_account_without_a_role(page: Page) -> None:
     async with running_issuer() as issuer:
         issuer.id_claims = issuer.access_claims = {"roles": ["staff"]}

@@ -135,6 +135,7 @@ window.EventSource = class extends EventSource {
 """
 
 
+@pytest.mark.provokes("503 GET /api/events/stream")
 async def test_a_lost_stream_is_tried_again_within_half_a_minute_and_everything_is_fetched_anew(
     page: Page, plane: LonePlane
 ) -> None:

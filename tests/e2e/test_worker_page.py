@@ -121,6 +121,7 @@ async def test_the_first_load_is_at_most_150_kb_compressed(page: Page, plane: Lo
     assert 0 < sum(sizes) <= 150_000
 
 
+@pytest.mark.provokes("409 GET")
 async def test_the_lab_of_a_session_is_drawn_with_its_nodes_as_they_boot(
     page: Page, plane: LonePlane
 ) -> None:
@@ -182,6 +183,7 @@ async def test_the_controls_stay_where_they_are_whatever_arrives(page: Page, pla
     assert {name: await control.bounding_box() for name, control in controls.items()} == before
 
 
+@pytest.mark.provokes("404 GET")
 @SCHEMES
 async def test_the_page_of_a_worker_is_accessible(page: Page, plane: LonePlane, scheme: Scheme) -> None:
     desk = await LabletDesk(plane).start()
@@ -206,6 +208,7 @@ async def test_the_page_of_a_worker_is_accessible(page: Page, plane: LonePlane, 
     assert await violations(page) == []
 
 
+@pytest.mark.provokes("404 GET")
 @SCHEMES
 async def test_definitions_show_their_picture_and_where_they_can_run(
     page: Page, plane: LonePlane, scheme: Scheme
@@ -232,6 +235,7 @@ async def test_definitions_show_their_picture_and_where_they_can_run(
     assert await violations(page) == []
 
 
+@pytest.mark.provokes("422 POST")
 async def test_a_definition_is_added_and_its_mistakes_are_named_with_their_lines(
     page: Page, plane: LonePlane
 ) -> None:

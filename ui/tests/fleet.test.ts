@@ -1,19 +1,69 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { applyWorkers } from "../src/app/store";
+import { opposite } from "../src/app/undo";
 import { planOf, warningOf } from "../src/features/fleet/bulk";
 import { queryOfView, viewFrom } from "../src/features/fleet/filter";
+import { forgetView, savedViews, saveView, viewHref } from "../src/features/fleet/saved-views";
 import { clearSelection, selectedEntries, selectListed, toggleSelected } from "../src/features/fleet/selection";
 import { filterText } from "../src/features/fleet/view";
 import { worker } from "./examples";
 
 describe("the URL of the fleet", () => {
   test("leads to the same list", () => {
-    const query = "q=ccna&status=running%2Cattention&terminated=&sort=-age";
+    const query = "q=ccna&status=running%2Cattention&terminated=&sort=-age&columns=status%2Cload&density=compact";
     expect(queryOfView(viewFrom(new URLSearchParams(query)))).toBe(query);
   });
 
   test("of the list as it begins has no query, and what it does not know is left out", () => {
-    expect(queryOfView(viewFrom(new URLSearchParams("status=moon&sort=load")))).toBe("");
+    expect(queryOfView(viewFrom(new URLSearchParams("status=moon&sort=load&density=9")))).toBe("");
+  });
+
+  test("names columns only if some are left out, and none is a choice, too", () => {
+    const all = "columns=status,load,template,region,cml,address,age";
+    expect(viewFrom(new URLSearchParams(all)).columns).toBeNull();
+    expect(viewFrom(new URLSearchParams("columns=")).columns).toEqual(new Set());
+    expect(queryOfView(viewFrom(new URLSearchParams("columns=")))).toBe("columns=");
+  });
+});
+
+describe("saved views", () => {
+  const names = () => savedViews.value.map(({ name }) => name);
+
+  test("stand in the order of their names, and one of the same name is replaced", () => {
+    for (const [name, query] of [
+      ["night", "sort=-age"],
+      ["class", "q=ccna"],
+      ["night", "status=attention"],
+    ] as const)
+      saveView(name, query);
+    expect(names()).toEqual(["class", "night"]);
+    expect(savedViews.value.map(viewHref)).toEqual(["#/?q=ccna", "#/?status=attention"]);
+    forgetView("class");
+    expect(names()).toEqual(["night"]);
+  });
+
+  test("hold in this page where the browser stores nothing, which is said", () => {
+    expect(saveView("lost", "")).toBe(false);
+    expect(names()).toContain("lost");
+  });
+});
+
+describe("undo", () => {
+  const running = worker({ possible_actions: ["stop", "drain"] });
+
+  test("is the opposite of an action while the server allows that", () => {
+    const answer = worker({ desired_status: "stopped", possible_actions: ["start", "delete"] });
+    expect(opposite("stop", running, answer)).toBe("start");
+    expect(opposite("drain", running, worker({ status: "draining", possible_actions: ["cancel-drain"] }))).toBe(
+      "cancel-drain",
+    );
+    expect(opposite("cancel-drain", running, worker({ possible_actions: ["start", "stop"] }))).toBeNull();
+  });
+
+  test("does not exist for a deletion, nor for a stop that has ended a drain", () => {
+    const answer = worker({ possible_actions: ["start", "stop", "delete"] });
+    expect(opposite("delete", running, answer)).toBeNull();
+    expect(opposite("stop", worker({ status: "draining" }), answer)).toBeNull();
   });
 });
 

@@ -221,8 +221,9 @@ export function explain(id: string): Promise<Explanation> {
   return request("GET", `${workerPath(id)}/explain`);
 }
 
-export function hold(id: string, until: Date, reason: string): Promise<WorkerView> {
-  return request("PUT", `${workerPath(id)}/hold`, { until: until.toISOString(), reason });
+/** `until` is ISO 8601. */
+export function hold(id: string, until: string, reason: string): Promise<WorkerView> {
+  return request("PUT", `${workerPath(id)}/hold`, { until, reason });
 }
 
 export function endHold(id: string): Promise<WorkerView> {

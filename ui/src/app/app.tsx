@@ -41,9 +41,10 @@ import { DeleteDialog } from "../features/worker/delete-dialog";
 import { TagsDialog } from "../features/worker/tags-dialog";
 import { WorkerPage } from "../features/worker/worker-page";
 import { WorkerPanel } from "../features/worker/worker-panel";
+import { Loading } from "../kit/loading";
 import { mediaQuery } from "../kit/media";
 import { openDialog } from "./commands";
-import { Header } from "./header";
+import { Header, StaleNotice } from "./header";
 import {
   isApiReference,
   isNewSession,
@@ -58,6 +59,7 @@ import {
 import { session } from "./session";
 import { SignIn } from "./sign-in";
 import { announcement } from "./store";
+import { connection } from "./stream";
 import { Toasts } from "./toast-list";
 
 /** Narrower than this, an open worker covers the fleet instead of standing beside it. */
@@ -75,13 +77,35 @@ export function App() {
   );
 }
 
+/** Nothing is asked for before it is known who asks. */
 function Dashboard() {
+  if (session.value.kind === "checking")
+    return (
+      <div class="shell">
+        <Header />
+        <main class="page">
+          <h1 class="visually-hidden">{page.value.label}</h1>
+          {connection.value === "offline" ? (
+            <p class="panel-note" role="alert">
+              The control plane does not answer. It is asked again every few seconds.
+            </p>
+          ) : (
+            <Loading />
+          )}
+        </main>
+      </div>
+    );
+  return <Pages />;
+}
+
+function Pages() {
   const workerId = openWorkerId.value;
   const isCovered = workerId !== null && isNarrow.value;
   return (
     <div class="shell" data-worker-open={workerId !== null}>
       <Header />
       <main class="page" inert={isCovered}>
+        <StaleNotice />
         <Page id={page.value.id} />
       </main>
       {workerId !== null && <WorkerPanel key={workerId} id={workerId} />}

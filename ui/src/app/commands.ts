@@ -5,8 +5,10 @@ import { ACTION_LABEL } from "../features/worker/model";
 import type { Action, LabView, NewWorker, TokenView, WorkerView } from "../generated/api";
 import * as api from "./api";
 import { denialFor } from "./session";
+import { sendAll } from "./several";
 import { applyWorkers, type WorkerEntry } from "./store";
 import { showError } from "./toasts";
+import { type Done, offerUndo } from "./undo";
 
 export type SessionsDialogKind = "end-sessions" | "extend-sessions" | "retry-session" | "abandon-session";
 
@@ -60,15 +62,37 @@ export function closeDialog(): void {
 /** Request the action, after a confirmation if it cannot be undone. */
 export function requestAction(entry: WorkerEntry, action: Action): void {
   if (action === "delete") openDialog.value = { kind: "delete", entry };
-  else void sendAction(entry, action);
+  else void sendActions([entry], action);
 }
 
-export async function sendAction(entry: WorkerEntry, action: Action): Promise<void> {
+/** Request the action of each, and offer to undo it; a refusal is announced for its worker, the others go on. */
+export async function sendActions(
+  chosen: readonly WorkerEntry[],
+  action: Action,
+  onAnswer?: (answered: number) => void,
+): Promise<void> {
+  const done: Done[] = [];
+  await sendAll(
+    chosen,
+    async (entry) => {
+      const before = entry.worker.peek();
+      const answer = await sendAction(entry, action);
+      if (answer !== null) done.push({ before, answer });
+    },
+    onAnswer,
+  );
+  offerUndo(action, done);
+}
+
+async function sendAction(entry: WorkerEntry, action: Action): Promise<WorkerView | null> {
   entry.pending.value = action;
   try {
-    applyWorkers([await api.act(entry.id, action)]);
+    const answer = await api.act(entry.id, action);
+    applyWorkers([answer]);
+    return answer;
   } catch (error) {
     showError(`${ACTION_LABEL[action]} ${entry.worker.value.name} failed`, error);
+    return null;
   } finally {
     entry.pending.value = null;
   }

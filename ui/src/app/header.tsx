@@ -1,8 +1,9 @@
 import { useEffect, useRef } from "preact/hooks";
 import { Glyph, Mark } from "../kit/icons";
+import { Ago } from "../kit/time";
 import { PAGES, page } from "./router";
 import { reconnectNow, session, signOut } from "./session";
-import { type Connection, connection } from "./stream";
+import { type Connection, connection, staleSince } from "./stream";
 import { nextTheme, theme } from "./theme";
 
 export function Header() {
@@ -48,7 +49,7 @@ function Navigation() {
 
 const CONNECTION: Readonly<Record<Connection, { label: string; meaning: string }>> = {
   live: { label: "Live", meaning: "Changes appear as they happen." },
-  connecting: { label: "Connecting", meaning: "Reconnecting; what you see may be a few seconds old." },
+  connecting: { label: "Connecting", meaning: "Reconnecting; what you see may be out of date." },
   offline: { label: "Offline", meaning: "No connection; what you see may be out of date. Click to try now." },
 };
 
@@ -68,6 +69,25 @@ function ConnectionPill() {
       <span class="dot" />
       <span class="pill-label">{label}</span>
     </button>
+  );
+}
+
+/**
+ * What the page shows is not the present: after the sleep of a computer it may be hours old. It lies above the page,
+ * whose controls do not move when it comes or goes.
+ */
+export function StaleNotice() {
+  const since = staleSince.value;
+  if (since === null) return null;
+  return (
+    <section class="stale" data-color="orange" role="status">
+      <p>
+        Out of date: the control plane was last heard <Ago at={new Date(since).toISOString()} />. Reconnecting…
+      </p>
+      <button type="button" class="button button-small" onClick={reconnectNow}>
+        Reconnect now
+      </button>
+    </section>
   );
 }
 

@@ -17,6 +17,7 @@ import {
   switchToWorker,
 } from "./router";
 import { denialFor, session } from "./session";
+import { undoLast } from "./toasts";
 
 export const FILTER_ID = "fleet-filter";
 export const SESSION_FILTER_ID = "session-filter";
@@ -65,6 +66,8 @@ function handle(key: string): boolean {
       return true;
     case "x":
       return selectFocused();
+    case "u":
+      return undoLast();
     case "j":
     case "ArrowDown":
       return move(1);

@@ -85,6 +85,11 @@ export function LogList<E extends { readonly id: string }>({ label, failure, loa
   const waiting = countNewer(known, newer.value);
   return (
     <div ref={list} class="log">
+      {problem.value !== null && (
+        <p class="panel-note" role="status">
+          Newer entries could not be fetched: {problem.value}
+        </p>
+      )}
       {known.items.length === 0 && empty}
       {waiting > 0 && (
         <div class="log-newer">

@@ -58,6 +58,10 @@ const stream = new EventStream({
 export async function startSession(): Promise<void> {
   api.onUnauthorized(onSignedOut);
   window.addEventListener("online", reconnectNow);
+  for (const awake of ["visibilitychange", "resume"])
+    document.addEventListener(awake, () => {
+      if (!document.hidden) stream.wake();
+    });
   effect(() => {
     if (session.value.kind === "signed-in" && showTerminated.value) void loadTerminated();
   });

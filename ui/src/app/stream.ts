@@ -1,18 +1,34 @@
 /** Keeps the event stream connected and publishes its connection state. */
 
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { HEARTBEAT_MS, SESSION_EVENTS, STREAM_EVENT, WORKER_EVENTS } from "../generated/rules";
-import { clockSkew } from "../kit/clock";
+import { clockSkew, now } from "../kit/clock";
 import { EventReader, type FleetSink, LAB_EVENTS, SUBSCRIBED_TYPES } from "./events";
 
 export type Connection = "connecting" | "live" | "offline";
 
 export const connection = signal<Connection>("connecting");
 
+/** When the control plane was last heard, by its own clock; null before the first event. */
+const heardAt = signal<number | null>(null);
+
+/** What is older than this is shown as outdated while there is no connection. */
+const STALE_MS = 20_000;
+
+/** The time that the page shows, while it is not the present one; null while it is. */
+export const staleSince = computed(() => {
+  const at = heardAt.value;
+  return connection.value !== "live" && at !== null && now.value - at > STALE_MS ? at : null;
+});
+
 /** Events that arrive within this time are rendered together. */
 const FLUSH_MS = 16;
 /** After two missed heartbeats the connection counts as lost. */
 const SILENCE_MS = 2.5 * HEARTBEAT_MS;
+/** A connection without an answer is given up after this time: its other end may be gone without a word. */
+const CONNECT_MS = 20_000;
+/** How often the two are judged, by the time of day: timers stand still while a computer sleeps. */
+const CHECK_MS = 1_000;
 /** A reconnect that takes longer counts as offline. */
 const OFFLINE_AFTER_MS = 8_000;
 const FIRST_RETRY_MS = 1_000;
@@ -30,8 +46,10 @@ export class EventStream {
   #failures = 0;
   #flushTimer = 0;
   #retryTimer = 0;
-  #silenceTimer = 0;
+  #checkTimer = 0;
   #offlineTimer = 0;
+  /** When the next event is due, at the latest. */
+  #dueAt = 0;
 
   constructor(owner: StreamOwner) {
     this.#owner = owner;
@@ -43,6 +61,8 @@ export class EventStream {
     const source = new EventSource(`/api/events/stream?batch=true&event_types=${SUBSCRIBED_TYPES.join(",")}`);
     this.#source = source;
     let wasConnected = false;
+    this.#dueAt = Date.now() + CONNECT_MS;
+    this.#checkTimer = window.setInterval(() => this.#check(), CHECK_MS);
     this.#awaitConnection();
 
     this.#on(source, STREAM_EVENT.CONNECTED, (data) => {
@@ -75,6 +95,7 @@ export class EventStream {
     this.#release();
     this.#failures = 0;
     connection.value = "connecting";
+    heardAt.value = null;
   }
 
   /** Reconnect at once: the user asked for it, or the browser is online again. */
@@ -82,9 +103,16 @@ export class EventStream {
     if (this.#source !== null || this.#retryTimer !== 0) this.open();
   }
 
+  /** The user looks at the page again, perhaps after hours: do not wait for a timer. */
+  wake(): void {
+    if (this.#retryTimer !== 0) this.open();
+    else if (this.#source !== null) this.#check();
+  }
+
   #on(source: EventSource, type: string, handle: (data: string) => void): void {
     source.addEventListener(type, (event: MessageEvent<string>) => {
-      this.#restartSilenceTimer();
+      this.#dueAt = Date.now() + SILENCE_MS;
+      heardAt.value = Date.now() + clockSkew.peek();
       handle(event.data);
       if (this.#flushTimer === 0) this.#flushTimer = window.setTimeout(() => this.#flush(), FLUSH_MS);
     });
@@ -115,9 +143,8 @@ export class EventStream {
     }, OFFLINE_AFTER_MS);
   }
 
-  #restartSilenceTimer(): void {
-    window.clearTimeout(this.#silenceTimer);
-    this.#silenceTimer = window.setTimeout(() => this.#retryLater(), SILENCE_MS);
+  #check(): void {
+    if (Date.now() > this.#dueAt) this.#retryLater();
   }
 
   #retryLater(): void {
@@ -136,9 +163,8 @@ export class EventStream {
     this.#source = null;
     this.#reader.flush();
     this.#reader.abandonSnapshot();
-    for (const timer of [this.#flushTimer, this.#retryTimer, this.#silenceTimer, this.#offlineTimer]) {
-      window.clearTimeout(timer);
-    }
+    for (const timer of [this.#flushTimer, this.#retryTimer, this.#offlineTimer]) window.clearTimeout(timer);
+    window.clearInterval(this.#checkTimer);
     this.#flushTimer = 0;
     this.#retryTimer = 0;
   }

@@ -9,6 +9,7 @@ import { startPolling } from "../../app/polling";
 import { query, replaceQuery } from "../../app/router";
 import type { CostLine, CostReport } from "../../generated/api";
 import { formatSum, formatUsd, formatUsdPerMonth } from "../../kit/format";
+import { Loading } from "../../kit/loading";
 import { WorkerLink } from "../scaling/scaling-page";
 import { byCost, costReport, formatHours, formatMonth, shareOf } from "./cost";
 
@@ -61,11 +62,12 @@ export function Cost() {
       <p class="page-lead">
         Compute at the templates' prices, counted from the hours that workers ran. Disks are not included.
       </p>
-      {report === null ? (
-        problem !== null && <p class="panel-note">{problem}</p>
-      ) : (
-        <Report report={report} isPast={isPast} />
+      {problem !== null && (
+        <p class="panel-note" role="status">
+          The cost could not be fetched: {problem}
+        </p>
       )}
+      {report === null ? problem === null && <Loading /> : <Report report={report} isPast={isPast} />}
     </>
   );
 }

@@ -1,9 +1,8 @@
 /** A request to many workers: first what will happen and what not, then how far it is. */
 
 import { useSignal } from "@preact/signals";
-import { type BulkRequest, sendAction } from "../../app/commands";
+import { type BulkRequest, sendActions } from "../../app/commands";
 import { FormDialog, useSubmission } from "../../app/form-dialog";
-import { sendAll } from "../../app/several";
 import { entries, type WorkerEntry } from "../../app/store";
 import type { WorkerView } from "../../generated/api";
 import { formatCount } from "../../kit/format";
@@ -32,14 +31,9 @@ export function BulkDialog({ action, entries: chosen }: BulkDialogProps) {
   function submit(): void {
     void send(async () => {
       const found = plan.changed.flatMap(({ id }) => entries.peek().get(id) ?? []);
-      // A refusal is announced for its worker; the others go on.
-      await sendAll(
-        found,
-        (entry) => sendAction(entry, action),
-        (done) => {
-          answered.value = done;
-        },
-      );
+      await sendActions(found, action, (done) => {
+        answered.value = done;
+      });
       clearSelection();
     });
   }

@@ -1,7 +1,9 @@
 import type { SortColumn } from "../worker/model";
 
+export type ColumnId = SortColumn | "load";
+
 export interface Column {
-  readonly id: SortColumn | "load";
+  readonly id: ColumnId;
   readonly label: string;
   /** Null: rows sorted by a value that changes every second would never stop moving. */
   readonly sort: SortColumn | null;
@@ -19,3 +21,8 @@ export const COLUMNS: readonly Column[] = (
     { id: "age", label: "Age" },
   ] as const
 ).map((column) => ({ ...column, sort: column.id === "load" ? null : column.id }));
+
+/** Every row has its name, which leads to the worker. */
+export const CHOOSABLE: readonly Column[] = COLUMNS.filter(({ id }) => id !== "name");
+
+export type Density = "comfortable" | "compact";

@@ -5,9 +5,9 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import { useProgressiveCount } from "../../kit/progressive";
-import { COLUMNS } from "./columns";
+import { CHOOSABLE, COLUMNS } from "./columns";
 import { selectedEntries, selectListed } from "./selection";
-import { rows, sort, sortBy } from "./view";
+import { columns, density, isShown, rows, sort, sortBy } from "./view";
 import { WorkerRow } from "./worker-row";
 
 export function FleetTable() {
@@ -15,7 +15,14 @@ export function FleetTable() {
   const drawn = useProgressiveCount(list.length);
   return (
     <div class="fleet">
-      <div class="table" role="table" aria-label="Workers" aria-rowcount={list.length + 1}>
+      <div
+        class="table"
+        role="table"
+        aria-label="Workers"
+        aria-rowcount={list.length + 1}
+        data-without={columns.value === null ? undefined : hiddenColumns()}
+        data-density={density.value}
+      >
         <div role="rowgroup" class="table-head">
           <HeadRow />
         </div>
@@ -29,6 +36,10 @@ export function FleetTable() {
   );
 }
 
+function hiddenColumns(): string {
+  return CHOOSABLE.flatMap(({ id }) => (isShown(id) ? [] : [id])).join(" ");
+}
+
 function HeadRow() {
   const { column: sorted, descending } = sort.value;
   return (
@@ -36,7 +47,7 @@ function HeadRow() {
       <div role="columnheader" class="cell cell-check">
         <SelectAll />
       </div>
-      {COLUMNS.map((column) => {
+      {COLUMNS.filter(({ id }) => isShown(id)).map((column) => {
         if (column.sort === null) {
           return (
             <div key={column.id} role="columnheader" class={`cell cell-${column.id} head-plain`}>

@@ -4,6 +4,7 @@ import { Glyph } from "../../kit/icons";
 import { GROUPS, type SortColumn } from "../worker/model";
 import { COLUMNS } from "./columns";
 import { chosenGroups, filterText, listableCount, rows, showTerminated, sort, sortBy, toggleGroup } from "./view";
+import { ViewMenu } from "./view-menu";
 
 export function FleetToolbar() {
   return (
@@ -37,6 +38,7 @@ export function FleetToolbar() {
           />
           Show terminated
         </label>
+        <ViewMenu />
         <Shown />
       </div>
     </div>

@@ -1,14 +1,18 @@
-/** The view of the fleet that the user chose: filter, groups, sorting, and the resulting rows. */
+/** The view of the fleet that the user chose: filter, groups, sorting, columns, density, and the resulting rows. */
 
 import { batch, computed, signal } from "@preact/signals";
 import { entries, type WorkerEntry } from "../../app/store";
 import { compareWorkers, type GroupId, matchesText, type Sort, type SortColumn, statusInfo } from "../worker/model";
+import { CHOOSABLE, type ColumnId, type Density } from "./columns";
 import type { FleetView } from "./filter";
 
 export const filterText = signal("");
 export const chosenGroups = signal<ReadonlySet<GroupId>>(new Set());
 export const showTerminated = signal(false);
 export const sort = signal<Sort>({ column: "name", descending: false });
+/** Null: as many as have space. */
+export const columns = signal<ReadonlySet<ColumnId> | null>(null);
+export const density = signal<Density>("comfortable");
 
 export const countsByGroup = computed<ReadonlyMap<GroupId, number>>(() => {
   const counts = new Map<GroupId, number>();
@@ -29,15 +33,29 @@ export const view = computed<FleetView>(() => ({
   groups: chosenGroups.value,
   isWithTerminated: showTerminated.value,
   sort: sort.value,
+  columns: columns.value,
+  density: density.value,
 }));
 
-export function changeView({ text, groups, isWithTerminated, sort: order }: FleetView): void {
+export function changeView(next: FleetView): void {
   batch(() => {
-    filterText.value = text;
-    chosenGroups.value = groups;
-    showTerminated.value = isWithTerminated;
-    sort.value = order;
+    filterText.value = next.text;
+    chosenGroups.value = next.groups;
+    showTerminated.value = next.isWithTerminated;
+    sort.value = next.sort;
+    columns.value = next.columns;
+    density.value = next.density;
   });
+}
+
+export function isShown(column: ColumnId): boolean {
+  return column === "name" || (columns.value?.has(column) ?? true);
+}
+
+export function toggleColumn(column: ColumnId): void {
+  const next = new Set(columns.value ?? CHOOSABLE.map(({ id }) => id));
+  if (!next.delete(column)) next.add(column);
+  columns.value = next.size === CHOOSABLE.length ? null : next;
 }
 
 let lastRows: readonly WorkerEntry[] = [];

@@ -10,6 +10,7 @@ import { LoadCell } from "../worker/load";
 import { DesiredHint, StatusBadge } from "../worker/status-badge";
 import { useStatusGlow } from "./glow";
 import { selection, toggleSelected } from "./selection";
+import { isShown } from "./view";
 import { WorkerActions } from "./worker-actions";
 
 export function WorkerRow({ entry }: { entry: WorkerEntry }) {
@@ -45,34 +46,48 @@ export function WorkerRow({ entry }: { entry: WorkerEntry }) {
         </a>
         <span class="second mono">{worker.ec2_instance_id ?? "no instance"}</span>
       </div>
-      <div role="cell" class="cell cell-status">
-        <StatusCell entry={entry} />
-      </div>
-      <div role="cell" class="cell cell-load">
-        <LoadCell entry={entry} />
-      </div>
-      <div role="cell" class="cell cell-template">
-        <span class="first">{worker.template_name}</span>
-        <span class="second">{worker.instance_type ?? "—"}</span>
-      </div>
-      <div role="cell" class="cell cell-region">
-        <span class="first">{worker.aws_region}</span>
-      </div>
-      <div role="cell" class="cell cell-cml">
-        <CmlVersion worker={worker} />
-      </div>
-      <div role="cell" class="cell cell-address mono">
-        <span class="first">{worker.public_ip ?? worker.private_ip ?? "—"}</span>
-        {worker.public_ip !== null && worker.private_ip !== null && <span class="second">{worker.private_ip}</span>}
-      </div>
-      <div role="cell" class="cell cell-age">
-        <span class="first">
-          <Age at={worker.created_at} />
-        </span>
-        <span class="second">
-          changed <Ago at={worker.updated_at} />
-        </span>
-      </div>
+      {isShown("status") && (
+        <div role="cell" class="cell cell-status">
+          <StatusCell entry={entry} />
+        </div>
+      )}
+      {isShown("load") && (
+        <div role="cell" class="cell cell-load">
+          <LoadCell entry={entry} />
+        </div>
+      )}
+      {isShown("template") && (
+        <div role="cell" class="cell cell-template">
+          <span class="first">{worker.template_name}</span>
+          <span class="second">{worker.instance_type ?? "—"}</span>
+        </div>
+      )}
+      {isShown("region") && (
+        <div role="cell" class="cell cell-region">
+          <span class="first">{worker.aws_region}</span>
+        </div>
+      )}
+      {isShown("cml") && (
+        <div role="cell" class="cell cell-cml">
+          <CmlVersion worker={worker} />
+        </div>
+      )}
+      {isShown("address") && (
+        <div role="cell" class="cell cell-address mono">
+          <span class="first">{worker.public_ip ?? worker.private_ip ?? "—"}</span>
+          {worker.public_ip !== null && worker.private_ip !== null && <span class="second">{worker.private_ip}</span>}
+        </div>
+      )}
+      {isShown("age") && (
+        <div role="cell" class="cell cell-age">
+          <span class="first">
+            <Age at={worker.created_at} />
+          </span>
+          <span class="second">
+            changed <Ago at={worker.updated_at} />
+          </span>
+        </div>
+      )}
       <div role="cell" class="cell cell-actions">
         <WorkerActions entry={entry} />
       </div>

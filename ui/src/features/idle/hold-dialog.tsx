@@ -4,6 +4,7 @@ import * as api from "../../app/api";
 import { FormDialog, useSubmission } from "../../app/form-dialog";
 import { sendAll } from "../../app/several";
 import { applyWorkers, type WorkerEntry } from "../../app/store";
+import { type Done, offerUndoOfHold } from "../../app/undo";
 import { MAX_LENGTH } from "../../generated/rules";
 import { now } from "../../kit/clock";
 import { formatCount, formatUntil } from "../../kit/format";
@@ -38,10 +39,14 @@ export function HoldDialog({ entries }: { entries: readonly WorkerEntry[] }) {
       return;
     }
     void send(async () => {
-      const until = new Date(choice?.until ?? customTime.value);
-      const refusals = await sendAll(plan.changed, async ({ id }) => {
-        applyWorkers([await api.hold(id, until, reason.value.trim())]);
+      const until = new Date(choice?.until ?? customTime.value).toISOString();
+      const done: Done[] = [];
+      const refusals = await sendAll(plan.changed, async (before) => {
+        const answer = await api.hold(before.id, until, reason.value.trim());
+        applyWorkers([answer]);
+        done.push({ before, answer });
       });
+      if (done.length > 0) offerUndoOfHold("Hold set", done);
       const [first] = refusals;
       if (first !== undefined)
         throw new Error(isOne ? first.message : `${refusals.length} not held; ${first.item.name}: ${first.message}`);

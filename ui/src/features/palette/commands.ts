@@ -6,6 +6,7 @@ import { denialFor, signOut } from "../../app/session";
 import { entries, type WorkerEntry } from "../../app/store";
 import { nextTheme } from "../../app/theme";
 import { showError } from "../../app/toasts";
+import { savedViews, viewHref } from "../fleet/saved-views";
 import { ACTION_LABEL, effectiveActions } from "../worker/model";
 import { curlCommand, lcmCommand, type PaletteCommand } from "./palette";
 
@@ -15,6 +16,9 @@ export function paletteCommands(): readonly PaletteCommand[] {
   return [
     ...open.flatMap(commandsOf),
     ...PAGES.map(({ id, label, href, key }) => always(`page-${id}`, `Go to ${label}`, key, () => go(href))),
+    ...savedViews.value.map((saved) =>
+      always(`view-${saved.name}`, `Show the view ${saved.name}`, "view", () => go(viewHref(saved))),
+    ),
     always("api", "Go to API reference", "", () => go(API_HREF)),
     { ...always("create", "Create worker…", "c", openCreateDialog), denial: denialFor("create") },
     { ...always("book", "New session…", "", () => go(newSessionHref())), denial: denialFor("book") },

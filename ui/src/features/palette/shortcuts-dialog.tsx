@@ -11,6 +11,7 @@ const SHORTCUTS: readonly (readonly [keys: readonly string[], meaning: string])[
   [["Enter"], "open the row"],
   [["x"], "select the row"],
   [["Shift", "click"], "select a range"],
+  [["u"], "undo what was done last, while it is offered"],
   [["Esc"], "close the worker or the dialog, or clear the selection"],
 ];
 

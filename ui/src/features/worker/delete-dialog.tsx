@@ -1,4 +1,4 @@
-import { closeDialog, sendAction } from "../../app/commands";
+import { closeDialog, sendActions } from "../../app/commands";
 import type { WorkerEntry } from "../../app/store";
 import { Dialog } from "../../kit/dialog";
 
@@ -26,7 +26,7 @@ export function DeleteDialog({ entry }: { entry: WorkerEntry }) {
           class="button button-danger"
           onClick={() => {
             closeDialog();
-            void sendAction(entry, "delete");
+            void sendActions([entry], "delete");
           }}
         >
           Delete worker

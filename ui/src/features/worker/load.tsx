@@ -58,19 +58,23 @@ function LoadNow({ worker }: { worker: WorkerView }) {
   const load = loadOf(worker.id);
   useEffect(() => requestHistory(worker.id), [worker.id]);
   const known = load.value;
+  const source = (
+    <span class="load-fresh">
+      <LinkDot worker={worker} />
+      <Freshness worker={worker} load={load} />
+    </span>
+  );
+  if (known === null) return source;
   return (
     <span class="load-now">
       <span class="load-trend">
         <Sparkline load={known} measure="cpu" />
-        <span class="load-fresh">
-          <LinkDot worker={worker} />
-          <Freshness worker={worker} load={load} />
-        </span>
+        {source}
       </span>
       {MEASURES.map(({ id, label }) => (
-        <span key={id} class="load-value" data-measure={id} data-color={colorOf(known?.newest[id] ?? null)}>
+        <span key={id} class="load-value" data-measure={id} data-color={colorOf(known.newest[id] ?? null)}>
           <span class="load-label">{label === "Memory" ? "Mem" : label}</span>
-          <span class="load-number">{formatPercent(known?.newest[id] ?? null)}</span>
+          <span class="load-number">{formatPercent(known.newest[id] ?? null)}</span>
         </span>
       ))}
     </span>

@@ -10,6 +10,7 @@ import * as api from "../../app/api";
 import { applyChange, openDialog, requestAction } from "../../app/commands";
 import { denialFor } from "../../app/session";
 import type { WorkerEntry } from "../../app/store";
+import { offerUndoOfHold } from "../../app/undo";
 import type { Action } from "../../generated/api";
 import { now } from "../../kit/clock";
 import { Glyph, Spinner } from "../../kit/icons";
@@ -116,7 +117,9 @@ function EndHoldButton({ entry }: { entry: WorkerEntry }) {
   const disabledReason = pauseDisabledReason(entry) ?? (isHeld.value ? null : "No hold is set.");
   async function end(): Promise<void> {
     isBusy.value = true;
-    await applyChange(entry, "Ending the hold of", api.endHold(entry.id));
+    const before = entry.worker.peek();
+    const isEnded = await applyChange(entry, "Ending the hold of", api.endHold(entry.id));
+    if (isEnded) offerUndoOfHold("Hold ended", [{ before, answer: entry.worker.peek() }]);
     isBusy.value = false;
   }
   return (
