@@ -54,6 +54,7 @@ from lcm.domain.lablet.session import create_session
 from lcm.domain.lablet.topology import analyse
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING
+from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Cml, Worker, new_worker
 from lcm.resource_scheduler.main import resource_scheduler_process
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
@@ -73,6 +74,7 @@ SEATS = 16
 CPUS = (3, 4, 6)
 """What the labs of the burst need."""
 REGION = "us-east-1"
+NETWORK = RegionConfig(region=REGION, security_group_ids=("sg-1",), subnet_id="subnet-1")
 SERVICE = "resource-scheduler"
 TYPES = "lablet.session.status.updated,lablet.session.waiting.updated"
 SETTLING_SECONDS = 1.5
@@ -92,7 +94,7 @@ async def serve(directory: Path, *, has_scheduler: bool) -> None:
         worker_templates_config_path=BUILT_IN / "worker_templates.yaml",
         api_requests_per_second=10_000,
     )
-    async with control_plane_process(settings, kv, clock, ids, (REGION,), fetch_document) as plane:
+    async with control_plane_process(settings, kv, clock, ids, {REGION: NETWORK}, fetch_document) as plane:
         chosen = ResourceSchedulerSettings(
             port=0,
             control_plane_api_url=plane.url,

@@ -132,6 +132,8 @@ async def test_the_other_pages_are_accessible(
     await expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
     await expect(page.get_by_role("link", name="live", exact=True)).to_be_visible()
     assert await violations(page) == []
+    await page.set_viewport_size(PHONE)
+    assert await violations(page) == []
 
 
 @SCHEMES

@@ -1,6 +1,7 @@
 """The pages besides the fleet, and what only admins see."""
 
 import re
+from calendar import monthrange
 from pathlib import Path
 
 import pytest
@@ -95,16 +96,44 @@ async def test_cost_of_a_past_month_is_shown_and_exported(page: Page, plane: Lon
     await expect(page.locator(".cost-cells")).to_contain_text("January 2020$0.00")
     await expect(page.locator(".cost-cells")).not_to_contain_text("Now")
     async with page.expect_download() as downloading:
-        await page.get_by_role("link", name="CSV").click()
+        await page.get_by_role("link", name="CSV", exact=True).click()
     assert (await downloading.value).suggested_filename == "lcm-cost-2020-01.csv"
     latest = (await plane.admin.get("/api/cost"))["month"]
     await page.get_by_label("Month, UTC").select_option(latest)
     await expect(page.locator(".cost-cells")).to_contain_text("This month so far")
     assert page.url.endswith("#/cost")
     async with page.expect_download() as downloading:
-        await page.get_by_role("link", name="CSV").click()
+        await page.get_by_role("link", name="CSV", exact=True).click()
     table = Path(await (await downloading.value).path()).read_text()
     assert f"{latest},{plane.worker_id},live," in table
+
+
+async def test_every_day_of_a_month_has_a_bar_and_disks_of_unknown_cost_are_named(
+    page: Page, plane: LonePlane
+) -> None:
+    report = await plane.admin.get("/api/cost")
+    assert report["total"]["unknown_disks"] == 0
+    foreign = {
+        "instance": {
+            "id": "i-0123456789abcdef0",
+            "region": "us-east-1",
+            "state": "running",
+            "instance_type": "m8i.2xlarge",
+            "image_id": "ami-0123456789abcdef0",
+        }
+    }
+    await plane.reported("POST", "/workers/bulk-import", {"instances": [foreign]})
+    await open_page(page, plane, "#/cost")
+    days = page.get_by_role("list", name="Cost of each day in").get_by_role("listitem")
+    year, month = map(int, report["month"].split("-"))
+    await expect(days).to_have_count(monthrange(year, month)[1])
+    today = days.nth(len(report["days"]) - 1)
+    await expect(today).to_contain_text(re.compile(r"[A-Z][a-z]{2} \d+: .*\$\d.*of it disks"))
+    await expect(page.get_by_role("table", name="By region")).to_contain_text("unknown")
+    async with page.expect_download() as downloading:
+        await page.get_by_role("link", name="CSV by day").click()
+    table = Path(await (await downloading.value).path()).read_text().splitlines()
+    assert (table[0], len(table) - 1) == ("day,usd,usd_disk,usd_saved", len(report["days"]))
 
 
 async def test_cost_is_shown_in_the_fleet_and_on_its_page(page: Page, plane: LonePlane) -> None:

@@ -28,7 +28,7 @@ from lcm.rest.documents import fetch_document
 from lcm.rest.schemas import LicenseReport
 from lcm.web.server import HttpServer
 from support.api import person
-from support.fleet import TEMPLATES
+from support.fleet import REGION, TEMPLATES
 
 
 @asynccontextmanager
@@ -53,7 +53,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
     kv = MemoryKv(clock, ids)
     settings = ControlPlaneSettings(port=0, data_dir=tmp_path, worker_templates_config_path=TEMPLATES)
     async with (
-        control_plane_process(settings, kv, clock, ids, ("us-east-1",), fetch_document) as process,
+        control_plane_process(settings, kv, clock, ids, {"us-east-1": REGION}, fetch_document) as process,
         running(kv, *process.services),
         person(process.url, process.keys.admin) as admin,
     ):

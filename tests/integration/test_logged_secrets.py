@@ -13,7 +13,7 @@ from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.rest.documents import fetch_document
 from support.core import running
-from support.fleet import TEMPLATES
+from support.fleet import REGION, TEMPLATES
 from support.logged import real_logging
 
 ROLES = ("viewer", "operator", "admin", "controller")
@@ -29,7 +29,7 @@ async def open_and_close(data_dir: Path, controller_key: str | None = None) -> N
     )
     kv = MemoryKv(clock, ids)
     async with (
-        control_plane_process(settings, kv, clock, ids, ("us-east-1",), fetch_document) as process,
+        control_plane_process(settings, kv, clock, ids, {"us-east-1": REGION}, fetch_document) as process,
         running(kv, *process.services),
     ):
         pass

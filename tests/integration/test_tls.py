@@ -32,7 +32,7 @@ from lcm.rest.peer_feed import peer_feed
 from lcm.web.server import HttpServer
 from support.canaries import watched_session
 from support.certificates import signed, trusting, with_authority
-from support.fleet import TEMPLATES
+from support.fleet import REGION, TEMPLATES
 from support.patience import PATIENCE_SECONDS
 from support.processes import lcm_to_its_end, running_lcm
 
@@ -164,7 +164,7 @@ async def test_without_a_client_certificate_no_key_opens_the_internal_routes(tmp
     own = controller.client_context()
     assert own is not None
     async with (
-        control_plane_process(settings, kv, clock, ids, ("us-east-1",), fetch_document) as process,
+        control_plane_process(settings, kv, clock, ids, {"us-east-1": REGION}, fetch_document) as process,
         asyncio.TaskGroup() as tasks,
     ):
         running = tasks.create_task(run_services(kv, *process.services))

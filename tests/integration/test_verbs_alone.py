@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from lcm.cli import acting, declaring, reading
 from lcm.client import AsyncLcm, Lcm, Unreachable
@@ -14,7 +15,7 @@ from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED
 from lcm.domain.worker import Worker
 from lcm.rest.lablets import LabletSessionPage, LabletSessionView
 from lcm.rest.plans import FieldChange, FleetPlan, PlannedRequest, PlannedStep, StepAction
-from lcm.rest.schemas import CostLine, CostReport, SessionView, TemplateList, WorkerPage, WorkerView
+from lcm.rest.schemas import CostDay, CostLine, CostReport, SessionView, TemplateList, WorkerPage, WorkerView
 from support.canned_lcm import CannedLcm, Refusal, event
 from support.core import a_worker
 from support.lablets import session
@@ -131,6 +132,24 @@ def test_a_dry_run_of_a_cancelled_drain_says_that_it_is_possible(
     lcm.answers["GET /api/cost"] = [cost]
     acting.drain(["lab-1"], cancel=True, dry_run=True)
     assert "would accept" in capsys.readouterr().out
+
+
+def test_the_cost_of_a_month_names_disks_of_unknown_cost_and_is_shown_by_day(
+    lcm: CannedLcm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    total = replace(NOTHING, key="total", usd_this_month=12.0, usd_disk_this_month=4.0, unknown_disks=2)
+    unknown = replace(NOTHING, key="small", usd_disk_this_month=None, unknown_disks=2)
+    day = CostDay(day="2026-01-02", usd=12.0, usd_disk=4.0, usd_saved=0.5)
+    cost = CostReport(
+        month="2026-01", total=total, by_worker=[], by_template=[unknown], by_region=[], days=[day]
+    )
+    lcm.answers["GET /api/cost"] = [cost, cost]
+    reading.cost(by="template", month="2026-01")
+    shown = capsys.readouterr().out.splitlines()
+    assert "unknown" in shown[1]
+    assert "$4.00 + 2 unknown" in shown[2]
+    reading.cost(by="day")
+    assert capsys.readouterr().out.splitlines()[1].split() == ["2026-01-02", "$12.00", "$4.00", "$0.50"]
 
 
 def test_what_was_created_before_a_refusal_is_printed(

@@ -19,7 +19,7 @@ from lcm.core.kv.memory import MemoryKv
 from lcm.rest.documents import fetch_document
 from support.api import Api, person
 from support.canaries import suite_canaries, watched_session
-from support.fleet import TEMPLATES
+from support.fleet import REGION, TEMPLATES
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -73,7 +73,7 @@ async def lone_plane(data_dir: Path) -> AsyncIterator[LonePlane]:
     kv = MemoryKv(clock, ids)
     settings = ControlPlaneSettings(port=0, data_dir=data_dir, worker_templates_config_path=TEMPLATES)
     async with (
-        control_plane_process(settings, kv, clock, ids, ("us-east-1",), fetch_document) as process,
+        control_plane_process(settings, kv, clock, ids, {"us-east-1": REGION}, fetch_document) as process,
         _running(kv, *process.services),
         person(process.url, process.keys.admin) as admin,
         watched_session(

@@ -78,7 +78,7 @@ async def run_control_plane(settings: ControlPlaneSettings, announce: Announce) 
         if shared is None:
             log.warning("no etcd configured: controllers in other processes poll for changes")
         process = control_plane_process(
-            settings, kv, clock, ids, tuple(sorted(regions)), fetch_document, open_feed, post_form
+            settings, kv, clock, ids, regions, fetch_document, open_feed, post_form
         )
         await _run("control-plane", process, clock, announce, before=(own,))
 

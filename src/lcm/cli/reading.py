@@ -316,30 +316,52 @@ def _percent(value: float | None) -> str:
 
 
 def cost(
-    by: Annotated[str, typer.Option(help="worker, template or region.")] = "worker",
+    by: Annotated[str, typer.Option(help="worker, template, region or day.")] = "worker",
+    month: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM", help="As in 2026-11; the present one without.")
+    ] = None,
     output_format: Output = "table",
 ) -> None:
-    """Show what the fleet costs per hour now, this month so far, and what pauses saved."""
+    """Show what the fleet costs per hour now and in a month, its disks, and what pauses saved."""
     form = format_of(output_format)
-    if by not in ("worker", "template", "region"):
-        fail(f"--by {by}: choose worker, template or region", Exit.USAGE)
+    if by not in ("worker", "template", "region", "day"):
+        fail(f"--by {by}: choose worker, template, region or day", Exit.USAGE)
     names: dict[str, str] = {}
     columns = (
         Column(by.upper(), lambda line: names.get(line.key, line.key)),
         Column("$/H NOW", lambda line: usd(line.usd_per_hour)),
-        Column("THIS MONTH", lambda line: usd(line.usd_this_month)),
+        Column("MONTH", lambda line: usd(line.usd_this_month)),
+        Column("DISKS", _usd_of_disks),
         Column("SAVED", lambda line: usd(line.usd_saved_this_month)),
         Column("HOURS RUN", lambda line: f"{line.running_hours_this_month:.1f}"),
     )
     with connected() as lcm:
-        report = lcm.cost()
+        report = lcm.cost(month)
         if not form.is_table:
             print_document(report, form)
+            return
+        if by == "day":
+            output.print_table(report.days, _DAY_COLUMNS)
             return
         if by == "worker":
             names |= {each.id: each.name for each in lcm.workers.list_all(include_terminated=True)}
         lines: list[Any] = [*getattr(report, f"by_{by}"), report.total]
         output.print_table(lines, columns)
+
+
+def _usd_of_disks(line: Any) -> str:
+    if line.usd_disk_this_month is None:
+        return "unknown"
+    amount = usd(line.usd_disk_this_month)
+    return f"{amount} + {line.unknown_disks} unknown" if line.unknown_disks else amount
+
+
+_DAY_COLUMNS: Final = (
+    Column("DAY", lambda day: day.day),
+    Column("COST", lambda day: usd(day.usd)),
+    Column("DISKS", lambda day: usd(day.usd_disk)),
+    Column("SAVED", lambda day: usd(day.usd_saved)),
+)
 
 
 def access(names: Named, output_format: Output = "table") -> None:

@@ -125,7 +125,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
             kv,
             clock,
             ids,
-            tuple(sorted(cloud.regions)),
+            cloud.regions,
             fetch_document,
             post_form=post_form,
         ) as control_plane:

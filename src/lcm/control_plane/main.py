@@ -4,7 +4,7 @@ The control plane owns the records. It calls its store and the coordination stor
 """
 
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -56,6 +56,7 @@ from lcm.core.ids import Ids
 from lcm.core.kv.port import Kv
 from lcm.core.redaction import redactor
 from lcm.core.telemetry import WAIT_BUCKETS, LoopLagMonitor, Telemetry
+from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import CONTROL_PLANE, DeviceClient
 from lcm.rest.system import ProcessReport
@@ -286,7 +287,7 @@ def assemble(
         auto_license=AutoLicense(records, caches, health),
         session_sweep=session_sweep,
         load_history_keeper=LoadHistoryKeeper(records, caches, health),
-        cost_figures=CostFigures(records, telemetry, health),
+        cost_figures=CostFigures(records, policies, telemetry, health),
         health=health,
     )
 
@@ -449,7 +450,7 @@ async def control_plane_process(
     kv: Kv,
     clock: Clock,
     ids: Ids,
-    regions: tuple[str, ...],
+    regions: Mapping[str, RegionConfig],
     fetch_document: FetchDocument,
     peer_feed: Callable[[str, str], AsyncGenerator[bytes, None]] | None = None,
     post_form: "PostForm | None" = None,

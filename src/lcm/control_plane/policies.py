@@ -1,5 +1,6 @@
 """The rules that configuration sets for commands and queries."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -20,6 +21,8 @@ class Policies:
     """AWS regions in which workers may be created."""
     default_region: str
     """The region of a worker whose request names none."""
+    disk_usd_per_gb_month: Mapping[str, float] = field(default_factory=dict)
+    """By region, where it is known."""
     idle: IdlePolicy = field(default_factory=IdlePolicy)
     own_terms: ControllerTerms = field(default_factory=ControllerTerms)
     """What is set here of what the worker controller states when it claims its epoch."""

@@ -1,6 +1,7 @@
 """The settings of the control plane, from the environment or the command line."""
 
 import json
+from collections.abc import Mapping
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
@@ -31,6 +32,7 @@ from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.ports import HIGHEST_PORT, LOWEST_PORT, PortRange
 from lcm.domain.lablet.timeslot import TimeslotPolicy
 from lcm.domain.scaling import ScalingPolicy
+from lcm.domain.template import RegionConfig
 from lcm.rest.schemas import (
     CONTROL_PLANE,
     LABLET_CONTROLLER,
@@ -333,10 +335,12 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
         days = self.access_token_max_days
         return AccessLimits(self.access_keys_enabled, timedelta(days=days) if days is not None else None)
 
-    def policies(self, regions: tuple[str, ...]) -> Policies:
+    def policies(self, regions: Mapping[str, RegionConfig]) -> Policies:
         """Return the rules for commands and queries."""
+        prices = {name: region.disk_usd_per_gb_month for name, region in regions.items()}
         return Policies(
-            regions=regions,
+            regions=tuple(sorted(regions)),
+            disk_usd_per_gb_month={name: price for name, price in prices.items() if price is not None},
             default_region=self.aws_region,
             idle=IdlePolicy(
                 timeout=timedelta(minutes=self.worker_idle_timeout_minutes),

@@ -92,6 +92,8 @@ class RegionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Further subnets, in order: used when EC2 has no capacity in the one before."""
     key_name: str | None = None
     default_tags: Mapping[str, str] = {}
+    disk_usd_per_gb_month: Annotated[float, Meta(ge=0, le=100)] | None = None
+    """What a gigabyte of gp3 costs a month; None: not known."""
 
     @property
     def subnets(self) -> tuple[str, ...]:

@@ -59,13 +59,7 @@ def move(
         status_reason=reason,
         updated_at=now,
         state_history=extend_history(worker, target, by=by, reason=reason, now=now),
-        use=book(
-            worker.use,
-            worker.status,
-            was_paused=worker.pause.is_automatic,
-            since=worker.status_since,
-            until=now,
-        ),
+        use=book(worker.use, worker.stretch_until(now)),
     )
     is_outside = observed and worker.desired_status is DesiredStatus.RUNNING
     moved = replace(moved, pause=_pause_after(worker, moved, is_outside=is_outside, by=by, now=now))

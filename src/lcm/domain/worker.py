@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from lcm.domain.capacity import Capacity
-from lcm.domain.cost import MonthlyUse
+from lcm.domain.cost import MonthlyUse, Stretch
 from lcm.domain.idempotency import KeyedRequest
 from lcm.domain.lablet.claim import Claim, Reserve, allocated
 from lcm.domain.lablet.listed_lab import LabSummary
@@ -360,6 +360,16 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     def status_since(self) -> datetime:
         """When it entered its present status."""
         return self.arrival.at if self.arrival else self.created_at
+
+    def stretch_until(self, now: datetime) -> Stretch:
+        """The time in its present status, for its cost."""
+        return Stretch(
+            status=self.status,
+            was_paused=self.pause.is_automatic,
+            has_instance=self.instance.id is not None,
+            since=self.status_since,
+            until=now,
+        )
 
     @property
     def may_have_instance(self) -> bool:

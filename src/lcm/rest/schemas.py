@@ -706,15 +706,33 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     usd_per_hour: float
+    """Of the instances that run, without disks."""
     usd_this_month: float
+    """With those disks whose cost is known."""
     usd_saved_this_month: float
     running_hours_this_month: float
     paused_hours_this_month: float
+    usd_disk_this_month: float | None = None
+    """What of it the disks cost, of stopped workers too; null: of none the size and the price are known."""
+    disk_hours_this_month: float = 0.0
+    unknown_disks: int = 0
+    """Workers with a disk in the month whose size or price is not known: it is not in the cost."""
+
+
+class CostDay(msgspec.Struct, frozen=True, kw_only=True):
+    """The cost of a day (UTC)."""
+
+    day: str
+    """As in 2026-11-05."""
+    usd: float
+    """With those disks whose cost is known."""
+    usd_disk: float
+    usd_saved: float
 
 
 class CostReport(msgspec.Struct, frozen=True, kw_only=True):
     """Costs in US dollars of a calendar month (UTC), the present one so far; prices are those of the
-    templates."""
+    templates, and those of disks are in the region configs."""
 
     month: str
     total: CostLine
@@ -723,6 +741,11 @@ class CostReport(msgspec.Struct, frozen=True, kw_only=True):
     by_region: list[CostLine]
     months: list[str] = []
     """The months that are known, newest first."""
+    days: list[CostDay] = []
+    """Each day of the month up to today."""
+    usd_of_unknown_day: float = 0.0
+    """What of the month's cost is in none of the days: only the sum is kept of months before the last one in
+    which a worker was used."""
 
 
 class LeadershipClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

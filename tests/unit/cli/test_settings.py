@@ -12,6 +12,7 @@ from lcm.domain.lablet.ports import PortRange
 from lcm.domain.lablet.timeslot import TimeslotPolicy
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.worker_controller.settings import WorkerControllerSettings
+from support.fleet import REGION
 
 
 @pytest.fixture(autouse=True)
@@ -122,7 +123,7 @@ def test_the_settings_of_sessions_have_the_names_and_defaults_of_the_contract() 
 
 
 def plane_policies(**flags: str) -> Policies:
-    return load("control-plane", ControlPlaneSettings, None, flags).settings.policies(("here",))
+    return load("control-plane", ControlPlaneSettings, None, flags).settings.policies({"here": REGION})
 
 
 def test_without_settings_the_rules_are_those_of_the_domain() -> None:

@@ -84,7 +84,7 @@ async def test_the_cost_is_that_of_the_cost_report() -> None:
     )
     await plane.clock.sleep(3600)
     await plane.parts.cost_figures.compute()
-    report = await cost_report(records)
+    report = await cost_report(records, plane.parts.plane.policies)
     found = await metrics(plane)
     of = '{region="us-east-1",template="metal"}'
     assert found[f"lcm_fleet_usd_per_hour{of}"] == report.total.usd_per_hour > 0

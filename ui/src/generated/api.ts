@@ -196,6 +196,14 @@ export interface ControllerState {
   readonly retrying: number;
 }
 
+/** The cost of a day (UTC). */
+export interface CostDay {
+  readonly day: string;
+  readonly usd: number;
+  readonly usd_disk: number;
+  readonly usd_saved: number;
+}
+
 /** Costs: per hour now, of the month, and the savings of the month by pauses. */
 export interface CostLine {
   readonly key: string;
@@ -204,9 +212,12 @@ export interface CostLine {
   readonly usd_saved_this_month: number;
   readonly running_hours_this_month: number;
   readonly paused_hours_this_month: number;
+  readonly usd_disk_this_month: number | null;
+  readonly disk_hours_this_month: number;
+  readonly unknown_disks: number;
 }
 
-/** Costs in US dollars of a calendar month (UTC), the present one so far; prices are those of the     templates. */
+/** Costs in US dollars of a calendar month (UTC), the present one so far; prices are those of the     templates, and those of disks are in the region configs. */
 export interface CostReport {
   readonly month: string;
   readonly total: CostLine;
@@ -214,6 +225,8 @@ export interface CostReport {
   readonly by_template: readonly CostLine[];
   readonly by_region: readonly CostLine[];
   readonly months: readonly string[];
+  readonly days: readonly CostDay[];
+  readonly usd_of_unknown_day: number;
 }
 
 /** What is kept of a decision. */

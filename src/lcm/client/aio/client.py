@@ -133,8 +133,9 @@ class AsyncLcm:
         query = {"principal_id": principal_id}
         await self._link.send(Call(method="DELETE", path="/api/session/all", query=query, answer=type(None)))
 
-    async def cost(self) -> CostReport:
-        return await self._link.send(Call(path="/api/cost", answer=CostReport))
+    async def cost(self, month: str | None = None) -> CostReport:
+        """Return the cost of a month, as in 2026-11; of the present one without."""
+        return await self._link.send(Call(path="/api/cost", query={"month": month}, answer=CostReport))
 
     async def regions(self) -> list[RegionView]:
         return (await self._link.send(Call(path="/api/regions", answer=RegionList))).items

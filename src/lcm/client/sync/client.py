@@ -132,8 +132,9 @@ class Lcm:
         query = {"principal_id": principal_id}
         self._link.send(Call(method="DELETE", path="/api/session/all", query=query, answer=type(None)))
 
-    def cost(self) -> CostReport:
-        return self._link.send(Call(path="/api/cost", answer=CostReport))
+    def cost(self, month: str | None = None) -> CostReport:
+        """Return the cost of a month, as in 2026-11; of the present one without."""
+        return self._link.send(Call(path="/api/cost", query={"month": month}, answer=CostReport))
 
     def regions(self) -> list[RegionView]:
         return (self._link.send(Call(path="/api/regions", answer=RegionList))).items

@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.queries.cost import costs_by_template_and_region
 from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.store.port import StoreUnavailable
@@ -24,8 +25,9 @@ class CostFigures(HostedService):
 
     name = "cost-figures"
 
-    def __init__(self, records: Records, telemetry: Telemetry, health: Health) -> None:
+    def __init__(self, records: Records, policies: Policies, telemetry: Telemetry, health: Health) -> None:
         self._records = records
+        self._policies = policies
         self._health = health
         self._lines: list[tuple[CostLine, Labels]] = []
         telemetry.gauge(
@@ -35,7 +37,7 @@ class CostFigures(HostedService):
         )
         telemetry.gauge(
             "lcm_fleet_month_usd",
-            "Cost of this calendar month (UTC) so far, by the prices of the templates.",
+            "Cost of this calendar month (UTC) so far, of instances and disks of known price.",
             lambda: [(line.usd_this_month, labels) for line, labels in self._lines],
         )
         telemetry.gauge(
@@ -53,7 +55,7 @@ class CostFigures(HostedService):
     async def compute(self) -> None:
         """Take the figures of now. While the store is away there are none: old ones would look like new."""
         try:
-            self._lines = await costs_by_template_and_region(self._records)
+            self._lines = await costs_by_template_and_region(self._records, self._policies)
         except StoreUnavailable as error:
             self._lines = []
             log.warning("cost figures not computed; the next pass tries again", error=str(error))

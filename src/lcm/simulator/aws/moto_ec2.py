@@ -28,6 +28,7 @@ from lcm.simulator.aws.tokens import LaunchTokens
 from lcm.simulator.listing import ListedInstance
 
 KEY_NAME: Final = "cml-workers"
+DISK_USD_PER_GB_MONTH: Final = 0.08
 
 STATE_CODES: Final = {
     "pending": 0,
@@ -121,6 +122,7 @@ def furnish(region: str) -> RegionConfig:
         subnet_id=subnet.id,
         key_name=KEY_NAME,
         default_tags={"environment": "simulation"},
+        disk_usd_per_gb_month=DISK_USD_PER_GB_MONTH,
     )
 
 

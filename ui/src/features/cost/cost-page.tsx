@@ -11,7 +11,8 @@ import type { CostLine, CostReport } from "../../generated/api";
 import { formatSum, formatUsd, formatUsdPerMonth } from "../../kit/format";
 import { Loading } from "../../kit/loading";
 import { WorkerLink } from "../scaling/scaling-page";
-import { byCost, costReport, formatHours, formatMonth, shareOf } from "./cost";
+import { byCost, costReport, formatDisks, formatHours, formatMonth, shareOf } from "./cost";
+import { CostByDay } from "./cost-by-day";
 
 const INTERVAL = { everyMs: 60_000, afterChangeMs: 3_000 };
 
@@ -60,7 +61,8 @@ export function Cost() {
         )}
       </div>
       <p class="page-lead">
-        Compute at the templates' prices, counted from the hours that workers ran. Disks are not included.
+        Instances at the templates' prices for the hours that they ran, and disks from launch to termination, those of
+        stopped workers too.
       </p>
       {problem !== null && (
         <p class="panel-note" role="status">
@@ -110,11 +112,17 @@ function Report({ report, isPast }: { report: CostReport; isPast: boolean }) {
           unit={formatHours(total.running_hours_this_month)}
         />
         <Figure
+          label="Of it for disks"
+          value={total.usd_disk_this_month === null ? "unknown" : formatSum(total.usd_disk_this_month)}
+          unit={total.unknown_disks === 0 ? "" : `+ ${total.unknown_disks.toLocaleString("en-US")} unknown`}
+        />
+        <Figure
           label="Saved by pausing"
           value={formatSum(total.usd_saved_this_month)}
           unit={formatHours(total.paused_hours_this_month)}
         />
       </dl>
+      <CostByDay report={report} />
       <div class="cost-groups">
         <Lines title="By worker" lines={report.by_worker} total={total} name={(key) => <WorkerLink id={key} />} />
         <Lines title="By template" lines={byCost(report.by_template)} total={total} name={(key) => key} />
@@ -161,6 +169,7 @@ function Lines({ title, lines, total, name }: LinesProps) {
               </th>
               <th scope="col">Per hour</th>
               <th scope="col">Month</th>
+              <th scope="col">Disks</th>
               <th scope="col">Saved</th>
               <th scope="col">Ran</th>
             </tr>
@@ -176,6 +185,7 @@ function Lines({ title, lines, total, name }: LinesProps) {
                 </th>
                 <td>{line.usd_per_hour === 0 ? <span class="absent">—</span> : formatUsd(line.usd_per_hour)}</td>
                 <td>{formatSum(line.usd_this_month)}</td>
+                <td>{formatDisks(line)}</td>
                 <td>
                   {line.usd_saved_this_month === 0 ? (
                     <span class="absent">—</span>

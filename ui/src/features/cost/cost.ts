@@ -1,15 +1,35 @@
 /** The cost of the fleet, as the control plane computes it. */
 
 import { signal } from "@preact/signals";
-import type { CostLine, CostReport } from "../../generated/api";
+import type { CostDay, CostLine, CostReport } from "../../generated/api";
+import { formatSum } from "../../kit/format";
 
 /** Null until it is loaded. */
 export const costReport = signal<CostReport | null>(null);
 
 const monthName = new Intl.DateTimeFormat("en-US", { month: "long", year: "numeric", timeZone: "UTC" });
+const dayName = new Intl.DateTimeFormat("en-US", { month: "short", day: "numeric", timeZone: "UTC" });
 
 export function formatMonth(month: string): string {
   return monthName.format(new Date(`${month}-01T00:00:00Z`));
+}
+
+/** As in "Nov 5". */
+export function formatDay(day: string): string {
+  return dayName.format(new Date(`${day}T00:00:00Z`));
+}
+
+/** What a group's disks cost; those that are in no figure are named. */
+export function formatDisks({ usd_disk_this_month: usd, unknown_disks: unknown }: CostLine): string {
+  if (usd === null) return "unknown";
+  return unknown === 0 ? formatSum(usd) : `${formatSum(usd)} + ${unknown.toLocaleString("en-US")} unknown`;
+}
+
+/** A place for each day of the month; null for those to come. */
+export function daysOf(report: CostReport): readonly (CostDay | null)[] {
+  const [year, month] = report.month.split("-").map(Number) as [number, number];
+  const length = new Date(Date.UTC(year, month, 0)).getUTCDate();
+  return Array.from({ length }, (_, index) => report.days[index] ?? null);
 }
 
 export function formatHours(hours: number): string {

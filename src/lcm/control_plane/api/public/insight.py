@@ -7,7 +7,13 @@ from starlette.responses import Response
 
 from lcm.control_plane.api.dependencies import Plane, Viewer
 from lcm.control_plane.api.references import WorkerRef
-from lcm.control_plane.queries.cost import CSV_COLUMNS, cost_report, cost_table
+from lcm.control_plane.queries.cost import (
+    CSV_COLUMNS,
+    DAY_CSV_COLUMNS,
+    cost_days_table,
+    cost_report,
+    cost_table,
+)
 from lcm.control_plane.queries.explain import explain_worker
 from lcm.rest.schemas import CostReport, Explanation
 from lcm.web import csv_text
@@ -43,13 +49,20 @@ async def cost(
         Query(pattern=r"^\d{4}-(0[1-9]|1[0-2])$", description="As in 2026-11; the present one without."),
     ] = None,
     form: Annotated[
-        Literal["json", "csv"], Query(alias="format", description="`csv` is a table of the workers.")
+        Literal["json", "csv"], Query(alias="format", description="`csv` is a table, of the workers or days.")
     ] = "json",
+    by: Annotated[
+        Literal["worker", "day"], Query(description="What a row of the table is about.")
+    ] = "worker",
 ) -> Response:
-    """Cost per hour now, cost of a month, and savings by pauses; by worker, template and region. Thirteen
-    months are known, of workers whose records were not purged."""
-    if form == "csv":
-        name = {"Content-Disposition": f'attachment; filename="lcm-cost-{month or "now"}.csv"'}
-        table = csv_text.csv_text(CSV_COLUMNS, await cost_table(plane.records, month))
-        return Response(table, headers=name, media_type=csv_text.MEDIA_TYPE)
-    return answer(await cost_report(plane.records, month))
+    """Cost per hour now, cost of a month and of each of its days, and savings by pauses; by worker, template
+    and region. Thirteen months are known, of workers whose records were not purged; days of the last two in
+    which a worker was used. Disks are counted from launch to termination, those of stopped workers too; one
+    whose size or price is not known is counted in `unknown_disks` and not in the cost."""
+    if form == "json":
+        return answer(await cost_report(plane.records, plane.policies, month))
+    columns, rows_of = (DAY_CSV_COLUMNS, cost_days_table) if by == "day" else (CSV_COLUMNS, cost_table)
+    table = csv_text.csv_text(columns, await rows_of(plane.records, plane.policies, month))
+    name = f"lcm-cost-{month or 'now'}{'-by-day' if by == 'day' else ''}.csv"
+    disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(table, headers=disposition, media_type=csv_text.MEDIA_TYPE)

@@ -45,7 +45,7 @@ async def plan_fleet(
         steps = [replace(await plans.step(document), document=place) for place, document in created]
         if request.prune:
             steps += plans.pruned({_name_of(document) for document in documents})
-    now = (await cost_report(records)).total.usd_per_hour
+    now = (await cost_report(records, policies)).total.usd_per_hour
     change = sum(step.usd_per_hour for step in steps)
     return FleetPlan(
         steps=tuple(steps), usd_per_hour_now=now, usd_per_hour_after=max(round(now + change, 6), 0.0)
