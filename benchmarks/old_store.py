@@ -288,8 +288,8 @@ async def measure(store: Store, back_up: Callable[[], None] | None, rounds: int)
 
     found = {"start": await milliseconds(begin, max(rounds // 4, 3), read_clock)}
     parts = started[-1]
-    acts = {path: partial(ask, parts, path) for path in (*PAGES, *CYCLES)}
-    for name, act in {**acts, **sweeps(parts)}.items():
+    acts: dict[str, Act] = {path: partial(ask, parts, path) for path in (*PAGES, *CYCLES)}
+    for name, act in (acts | dict(sweeps(parts))).items():
         await act()  # caches are filled: what is measured comes again and again
         found[name] = await milliseconds(act, rounds, read_clock)
     if back_up is not None:
@@ -341,7 +341,7 @@ async def run(arguments: argparse.Namespace) -> None:
                 for name, size in (("new", new), ("old", old))
             ]
             what = "SQLite"
-    show(*measured, len(documents_of(old)), what)
+    show(measured[0], measured[1], len(documents_of(old)), what)
 
 
 def replace_size(new: Size, arguments: argparse.Namespace) -> Size:
