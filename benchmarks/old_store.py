@@ -63,7 +63,7 @@ NOW: Final = datetime.now(UTC)
 HEADERS: Final = {"Authorization": "Bearer a"}
 CONTROLLER: Final = {"X-API-Key": "c", "X-LCM-Service": "worker-controller"}
 GOAL: Final = 1.5
-TOGETHER: Final = 400
+TOGETHER: Final = 20
 
 PAGES: Final = (
     "/api/workers?limit=100",
