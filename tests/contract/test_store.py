@@ -127,6 +127,25 @@ async def test_the_newest_documents_are_read_in_pieces_from_the_highest_id_down(
     assert await newest("bb", 1) == ["b"]
 
 
+async def test_the_documents_that_hold_a_key_which_begins_so_are_listed_by_id(store: Store) -> None:
+    await store.insert(doc("b", keys="name:beta instance:i-2"))
+    await store.insert(doc("a", body=b"first", keys="name:alpha name:also"))
+    await store.insert(doc("c", keys="instance:i-3 place:here"))
+    await store.insert(doc("d"))
+    await store.insert(doc("e", kind="other", keys="name:alpha"))
+
+    async def holding(prefix: str) -> list[str]:
+        return [document.id for document in await store.list_holding("worker", prefix)]
+
+    assert list(await store.list_holding("worker", "name:a")) == [doc("a", body=b"first")]
+    assert await holding("name:") == ["a", "b"]
+    assert await holding("instance:") == ["b", "c"]
+    await store.replace(doc("b", 2, keys="instance:i-2"))
+    await store.replace(doc("d", 2, keys="name:delta"))
+    await store.delete("worker", "a", 1)
+    assert await holding("name:") == ["d"]
+
+
 async def test_documents_are_listed_by_id_and_kinds_do_not_mix(store: Store) -> None:
     for document_id in ("c", "a", "é", "b"):
         await store.insert(doc(document_id))

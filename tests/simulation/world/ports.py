@@ -99,6 +99,9 @@ class SimulatedStore(SimulatedPort):
     async def list_all(self, kind: str) -> Sequence[Document]:
         return await self._read(f"list {kind}", "", lambda: self._world.disk.list_all(kind))
 
+    async def list_holding(self, kind: str, prefix: str) -> Sequence[Document]:
+        return await self._read(f"list {kind}", "", lambda: self._world.disk.list_holding(kind, prefix))
+
     async def list_newest(self, kind: str, before: str | None, limit: int) -> Sequence[Document]:
         return await self._read(
             f"newest {kind}", "", lambda: self._world.disk.list_newest(kind, before, limit)

@@ -29,7 +29,7 @@ class BrokenStore(MemoryStore):
         super().__init__()
         self.error = error
 
-    async def list_all(self, kind: str) -> Sequence[Document]:
+    async def list_holding(self, kind: str, prefix: str) -> Sequence[Document]:
         raise self.error
 
 

@@ -221,9 +221,9 @@ async def test_no_worker_is_read_to_know_that_a_template_can_run_a_lab() -> None
     listed: Counter[str] = Counter()
 
     class Store(MemoryStore):
-        async def list_all(self, kind: str) -> Sequence[Document]:
+        async def list_holding(self, kind: str, prefix: str) -> Sequence[Document]:
             listed[kind] += 1
-            return await super().list_all(kind)
+            return await super().list_holding(kind, prefix)
 
     desk = await PublicDesk(store=Store()).open()
     listed.clear()

@@ -1,7 +1,7 @@
 """Two control planes over one store: what depends on the number of workers is decided once."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from random import Random
@@ -52,11 +52,17 @@ class DistantStore(MemoryStore):
         return found
 
     async def list_all(self, kind: str) -> Sequence[Document]:
+        return await self._listed(kind, super().list_all(kind))
+
+    async def list_holding(self, kind: str, prefix: str) -> Sequence[Document]:
+        return await self._listed(kind, super().list_holding(kind, prefix))
+
+    async def _listed(self, kind: str, listing: Awaitable[Sequence[Document]]) -> Sequence[Document]:
+        await self._travel()
+        found = await listing
+        await self._travel()
         if kind == self.unreadable:
             raise StoreUnavailable("away")
-        await self._travel()
-        found = await super().list_all(kind)
-        await self._travel()
         return found
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:

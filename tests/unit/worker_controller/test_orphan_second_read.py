@@ -31,7 +31,7 @@ class Records(DirectControlPlane):
     before_read: Callable[[], Awaitable[None]] | None = None
 
     async def list_resources(self, *, include_terminated: bool = False) -> Sequence[Worker]:
-        self.reads += 1
+        self.reads += include_terminated  # without them nothing is terminated
         if self.reads == 2 and self.before_read is not None:
             await self.before_read()
         return await super().list_resources(include_terminated=include_terminated)

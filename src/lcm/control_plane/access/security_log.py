@@ -5,7 +5,7 @@ kind that an unsafe request writes, so neither can exist without the other. Refu
 cannot push out what was done.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -36,6 +36,8 @@ log = structlog.get_logger(__name__)
 
 REFUSAL_KIND: Final = "security-refusal"
 MAX_ENTRIES: Final = 20_000
+PIECE: Final = 500
+"""How many entries are read at a time."""
 MAX_REFUSALS: Final = 10_000
 
 NOT_AUDITED: Final = frozenset({LOG_KIND, REFUSAL_KIND, "audit", "lablet-audit", "placement", "turn"})
@@ -133,6 +135,20 @@ class SecurityLog:
         """Return some refusals below this id, newest first, and below which to go on; None at the end."""
         return await self._refusals.piece(before, limit)
 
+    async def wanted(
+        self, is_wanted: Callable[[SecurityEntry], bool], before: str | None, limit: int
+    ) -> list[SecurityEntry]:
+        """Return the newest wanted entries of both logs below this id, newest first; it reads none older."""
+        found: list[SecurityEntry] = []
+        for read in (self.changes, self.refusals):
+            entries, rest = await read(before, PIECE)
+            taken = [entry for entry in entries if is_wanted(entry)]
+            while rest is not None and len(taken) < limit:
+                entries, rest = await read(rest, PIECE)
+                taken += filter(is_wanted, entries)
+            found += taken
+        return sorted(found, key=lambda entry: entry.id, reverse=True)[:limit]
+
     async def newest(self) -> list[SecurityEntry]:
         """Return the entries of both logs, newest first."""
         entries = [*await self._changes.newest(), *await self._refusals.newest()]
@@ -173,6 +189,9 @@ class AuditedStore:
 
     async def list_all(self, kind: str) -> Sequence[Document]:
         return await self._store.list_all(kind)
+
+    async def list_holding(self, kind: str, prefix: str) -> Sequence[Document]:
+        return await self._store.list_holding(kind, prefix)
 
     async def list_newest(self, kind: str, before: str | None, limit: int) -> Sequence[Document]:
         return await self._store.list_newest(kind, before, limit)

@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import Depends, Path
 
 from lcm.control_plane.api.dependencies import Plane
-from lcm.domain.lifecycle import TERMINATED
 
 
 async def worker_id_of(
@@ -26,8 +25,8 @@ async def worker_id_of(
     if await plane.records.workers.find(worker_id) is not None:
         return worker_id
     # The commit of another control plane may not be cached yet.
-    for worker in await plane.records.workers.list_all():
-        if worker.name == worker_id and worker.status is not TERMINATED:
+    for worker in await plane.records.workers.list_live():
+        if worker.name == worker_id:
             return worker.id
     return worker_id
 

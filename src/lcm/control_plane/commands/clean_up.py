@@ -22,7 +22,7 @@ async def clean_up(records: Records, cleanup: Cleanup) -> CleanupResult:
     """
     before = records.clock.now() - timedelta(days=cleanup.retention_days)
     kept = set(cleanup.keep)
-    due = [w for w in await records.workers.list_all() if is_due(w, before) and w.id not in kept]
+    due = [w async for w in records.workers.each() if is_due(w, before) and w.id not in kept]
     purged = []
     for worker in due[:MAX_PURGED]:
         if not cleanup.dry_run:

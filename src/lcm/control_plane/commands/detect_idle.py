@@ -161,7 +161,7 @@ async def reserved_if_possible(
 
 
 async def _running_workers(records: Records) -> set[str]:
-    workers = await records.workers.list_all()
+    workers = await records.workers.list_live()
     return {w.id for w in workers if w.status is RUNNING and w.desired_status is DesiredStatus.RUNNING}
 
 

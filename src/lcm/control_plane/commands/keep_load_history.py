@@ -10,7 +10,6 @@ from lcm.control_plane.store.port import StoreUnavailable, VersionConflict
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.timeouts import timeout
-from lcm.domain.lifecycle import TERMINATED
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +63,7 @@ async def remove_ended(records: Records) -> None:
     """Remove every history whose worker is terminated or purged."""
     stored = await records.load_histories.stored_ids()
     # Read after the histories: a worker that is created meanwhile has none yet.
-    lasting = {worker.id for worker in await records.workers.list_all() if worker.status is not TERMINATED}
+    lasting = {worker.id for worker in await records.workers.list_live()}
     for worker_id in stored:
         if worker_id not in lasting:
             await records.load_histories.remove(worker_id)

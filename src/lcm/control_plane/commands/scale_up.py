@@ -113,7 +113,7 @@ async def _refusal(
     is_resumed: bool,
 ) -> str | None:
     """Return why the region may not gain so many. A decision that was interrupted waits for no cooldown."""
-    active, last_at = await count_workers(records, region, reserved)
+    active, last_at = await count_workers(records, policies.scaling, region, reserved)
     return scale_up_refusal(
         policies.scaling,
         active_workers=active,

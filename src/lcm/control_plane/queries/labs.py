@@ -12,7 +12,6 @@ from lcm.domain.lablet.lab_request import possible_requests
 from lcm.domain.lablet.lab_standing import confirmed_at
 from lcm.domain.lablet.listed_lab import LabKind, LeakReason
 from lcm.domain.lablet.session import LabletSession
-from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
 from lcm.rest.lab_reports import ConfigsWanted, LabWork
@@ -27,7 +26,7 @@ async def lab_work(records: Records, policies: Policies, owners: LabOwners) -> L
     """
     labs, now = await records.labs.list_all(), records.clock.now()
     await owners.load()
-    workers = await records.workers.list_all() if policies.idle.extract_within is not None else []
+    workers = await records.workers.list_live() if policies.idle.extract_within is not None else []
     return LabWork(
         items=[lab for lab in labs if lab.request is not None and not lab.request.is_over],
         unlisted_on=sorted(
@@ -51,9 +50,7 @@ async def list_labs(
 ) -> LabPage:
     """Return labs by worker and title, and when the labs of these workers were listed."""
     workers = {
-        worker.id: worker
-        for worker in await records.workers.list_all()
-        if worker.status is not TERMINATED and worker_id in (None, worker.id)
+        worker.id: worker for worker in await records.workers.list_live() if worker_id in (None, worker.id)
     }
     if worker_id is not None and not workers:
         raise NotFound(f"there is no worker {worker_id!r}; list them with GET /api/workers")

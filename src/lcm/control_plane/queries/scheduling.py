@@ -18,7 +18,7 @@ from lcm.domain.lablet.admission import is_licensing, view_of
 from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
 from lcm.domain.lablet.snapshot import PlacementTemplate, PlacementWorker, Snapshot
 from lcm.domain.lablet.states import PENDING, PENDING_SCHEDULING
-from lcm.domain.lifecycle import RUNNING, TERMINATED
+from lcm.domain.lifecycle import RUNNING
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.way_up import way_up
 from lcm.domain.worker import Worker
@@ -62,7 +62,7 @@ async def read_snapshot(
     """Return the same without its revision, which only the scheduler needs."""
     sessions = await records.sessions.list_all()
     waiting = waiting_of(sessions)
-    workers = [w for w in await records.workers.list_all() if w.status is not TERMINATED]
+    workers = await records.workers.list_live()
     trusted = [worker for worker in workers if worker.is_trusted]
     templates = await records.templates.list_all()
     prices = {template.name: template.usd_per_hour for template in templates}

@@ -25,11 +25,15 @@ async def list_workers(
     include_terminated: bool = False,
 ) -> list[Worker]:
     """Return workers by name; terminated ones only on request."""
+    list_wanted = (
+        records.workers.list_all
+        if include_terminated or TERMINATED in statuses
+        else records.workers.list_live
+    )
     workers = [
         worker
-        for worker in await records.workers.list_all()
-        if (include_terminated or worker.status is not TERMINATED or TERMINATED in statuses)
-        and (not statuses or worker.status in statuses)
+        for worker in await list_wanted()
+        if (not statuses or worker.status in statuses)
         and (aws_region is None or worker.aws_region == aws_region)
     ]
     return sorted(workers, key=lambda worker: (worker.name, worker.id))

@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 KIND: Final = "audit"
 LABLET_KIND: Final = "lablet-audit"
+PIECE: Final = 100
+"""How many entries are read at a time."""
 
 
 class _Stamps:
@@ -96,6 +98,14 @@ class AuditLog:
             and (worker_id is None or entry.worker_id == worker_id)
             and (before is None or entry.id < before)
         ]
+
+    async def since(self, moment: datetime) -> list[AuditEntry]:
+        """Return the entries from this moment on, newest first. No older piece of the log is read."""
+        found, before = await self._log.piece(None, PIECE)
+        while before is not None and found and found[-1].at >= moment:
+            older, before = await self._log.piece(before, PIECE)
+            found += older
+        return [entry for entry in found if entry.at >= moment]
 
 
 class LabletAuditLog:

@@ -1,7 +1,7 @@
 """Versioned records of one kind: read, added and changed only by compare-and-set."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, Generic, Protocol, TypeVar, cast
 
 import msgspec
@@ -108,15 +108,19 @@ class Collection(ABC, Generic[R]):
 
     async def list_all(self) -> list[R]:
         """Return every readable record; one that cannot be decoded is logged and left out."""
-        documents = await self._store.list_all(self.kind)
-        decoded = {}
+        return self._remember_list(await self._store.list_all(self.kind))
+
+    def _remember_list(self, documents: Sequence[Document]) -> list[R]:
+        """Decode what is new in a list that is read again and again."""
+        self._decoded = dict(self._readable(documents))
+        return [record for _, record in self._decoded.values()]
+
+    def _readable(self, documents: Sequence[Document]) -> Iterator[tuple[str, tuple[bytes, R]]]:
         for document in documents:
             try:
-                decoded[document.id] = document.body, self._record_of(document)
+                yield document.id, (document.body, self._record_of(document))
             except msgspec.MsgspecError as error:
                 log.error("unreadable record skipped", kind=self.kind, id=document.id, error=str(error))
-        self._decoded = decoded
-        return [record for _, record in decoded.values()]
 
     def _record_of(self, document: Document) -> R:
         """Decode it, unless it was listed or written before as it is."""

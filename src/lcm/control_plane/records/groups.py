@@ -113,7 +113,7 @@ class Caches:
     @classmethod
     def over(cls, records: Records) -> Self:
         """Return empty caches; those of records load them when they are first needed."""
-        worker_cache = WorkerCache(records.workers.list_all)
+        worker_cache = WorkerCache(records.workers.list_live)
         sessions = SessionCache(records.sessions.list_all, records.clock)
         return cls(
             worker_cache,

@@ -22,8 +22,8 @@ async def growth(
     records: Records, policies: Policies, workers: Sequence[Worker], *, has_fleet_token: bool
 ) -> dict[str, Growth]:
     """Return how many of such workers each region may gain now, and when it may again."""
-    accepted = await records.audit.newest(event=AuditEvent.SCALE_UP_ACCEPTED)
     now = records.clock.now()
+    accepted = await _accepted(records, policies.scaling, now)
     found = {}
     for region in policies.regions:
         active, last_at = _count(workers, accepted, region, {})
@@ -69,11 +69,19 @@ def _unlicensed(workers: Iterable[Worker], region: str, *, has_fleet_token: bool
     return None
 
 
-async def count_workers(records: Records, region: str, reserved: Reserved) -> tuple[int, datetime | None]:
-    """Return how many workers the region has or is about to have, and when the last was added."""
-    workers = await records.workers.list_all()
-    accepted = await records.audit.newest(event=AuditEvent.SCALE_UP_ACCEPTED)
+async def count_workers(
+    records: Records, policy: ScalingPolicy, region: str, reserved: Reserved
+) -> tuple[int, datetime | None]:
+    """Return how many workers the region has or is about to have, and when the last was added of late."""
+    workers = await records.workers.list_live()
+    accepted = await _accepted(records, policy, records.clock.now())
     return _count(workers, accepted, region, reserved)
+
+
+async def _accepted(records: Records, policy: ScalingPolicy, now: datetime) -> list[AuditEntry]:
+    """Return the scale-ups for which the cooldown may not be over; older ones decide nothing."""
+    entries = await records.audit.since(now - policy.scale_up_cooldown)
+    return [entry for entry in entries if entry.event is AuditEvent.SCALE_UP_ACCEPTED]
 
 
 def _count(

@@ -266,7 +266,7 @@ class Labs:
             if self._is_loaded:
                 return
             invalidations, self._received_while_loading = self._invalidations, []
-            alive = {worker.id for worker in await self._workers.list_all() if worker.may_have_instance}
+            alive = {worker.id for worker in await self._workers.list_live() if worker.may_have_instance}
             known: dict[str, dict[str, tuple[int, LabRecord]]] = {}
             for document in await self._store.list_all(KIND):
                 try:

@@ -50,7 +50,7 @@ async def _templates(records: Records, policies: Policies) -> Snapshot:
 
 
 async def _with_workers(records: Records, templates: Snapshot) -> Snapshot:
-    workers = await records.workers.list_all()
+    workers = await records.workers.list_live()
     return replace(templates, workers=tuple(view_of(worker) for worker in workers if worker.is_trusted))
 
 

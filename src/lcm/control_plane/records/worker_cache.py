@@ -71,8 +71,8 @@ class CachedWorker:
 class WorkerCache:
     """All workers that are not terminated."""
 
-    def __init__(self, read_all: Callable[[], Awaitable[Sequence[Worker]]]) -> None:
-        self._read_all = read_all
+    def __init__(self, read_live: Callable[[], Awaitable[Sequence[Worker]]]) -> None:
+        self._read_live = read_live
         self._known: dict[str, CachedWorker] = {}
         self._is_loaded = False
         self._loading = asyncio.Lock()
@@ -91,9 +91,8 @@ class WorkerCache:
         async with self._loading:
             if self._is_loaded:
                 return
-            for worker in await self._read_all():
-                if worker.status is not TERMINATED:
-                    self.learn(worker)
+            for worker in await self._read_live():
+                self.learn(worker)
             self._is_loaded = True
 
     def on_worker_commit(self, _: Worker | None, after: Worker) -> None:

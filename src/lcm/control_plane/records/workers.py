@@ -1,6 +1,6 @@
 """The worker records: read, added and changed only through here."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +15,11 @@ from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.worker import Worker
 
 KIND = "worker"
+NAME_KEY = "name:"
+"""Begins the unique key that a worker holds until it is terminated."""
+
+PIECE = 500
+"""How many records are read at a time where there may be very many."""
 
 Listener = Callable[[Worker | None, Worker], None]
 """Called on every commit, in order, with the record before (None for a new one) and after."""
@@ -31,12 +36,29 @@ class Workers(Collection[Worker]):
     def read(self, document: Document) -> tuple[bytes, Worker]:
         return _read(document)
 
+    async def list_live(self) -> list[Worker]:
+        """Return every readable worker that is not terminated; terminated ones cost nothing."""
+        return self._remember_list(await self._store.list_holding(self.kind, NAME_KEY))
+
+    async def list_all(self) -> list[Worker]:
+        """Return terminated workers too, however many there are. They are not remembered."""
+        documents = await self._store.list_all(self.kind)
+        return [worker for _, (_, worker) in self._readable(documents)]
+
+    async def each(self) -> AsyncIterator[Worker]:
+        """Yield terminated workers too, a piece of them in memory at a time."""
+        before: str | None = None
+        while documents := await self._store.list_newest(self.kind, before, PIECE):
+            for _, (_, worker) in self._readable(documents):
+                yield worker
+            before = documents[-1].id
+
     def unique_keys(self, record: Worker) -> tuple[str, ...]:
         """A name is unique among workers that are not terminated; an instance is never another worker's.
 
         An import that takes effect after the worker of that instance was released must not bring it back.
         """
-        name = () if record.status is TERMINATED else (f"name:{record.name}",)
+        name = () if record.status is TERMINATED else (f"{NAME_KEY}{record.name}",)
         return name if record.instance.id is None else (*name, f"instance:{record.instance.id}")
 
     def taken(self, key: str, record: Worker) -> NameTaken | InstanceTaken:

@@ -112,7 +112,7 @@ class FeedClient(HostedService):
         """Read everything again: anything may have happened while the feed was not followed."""
         records = self._records
         known = self._caches.worker_cache.ids()
-        workers = await records.workers.list_all()
+        workers = await records.workers.list_live()
         for worker in workers:
             self._events.on_worker_found(worker)
         for worker_id in sorted(set(known).difference(worker.id for worker in workers)):

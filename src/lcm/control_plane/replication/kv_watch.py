@@ -86,7 +86,7 @@ class KvWatch(HostedService):
         async with timeout(CALL_TIMEOUT_SECONDS):
             listing = await self._kv.list_prefix(self._prefix)
         known = self._known_ids()
-        workers = await self._workers.list_all()
+        workers = await self._workers.list_live()
         for worker in workers:  # changes from before the watch
             self._on_found(worker)
         for worker_id in sorted(set(known).difference(worker.id for worker in workers)):

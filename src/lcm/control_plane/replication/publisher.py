@@ -44,6 +44,8 @@ class _Published(ABC):
     """The part of the key before the id."""
     names: tuple[str, ...]
     """The part of the key after it: everything that may have been written."""
+    live_key: str | None = None
+    """Begins the unique key that a record holds until it is over; None: those that are over are removed."""
 
     def __init__(self, on_found: Callable[[Any], None] = lambda _: None) -> None:
         self.on_found = on_found
@@ -85,6 +87,7 @@ class _Workers(_Published):
     kind = workers.KIND
     folder = "workers"
     names = ("capacity", "desired_state", "license", "ports", "state")
+    live_key = workers.NAME_KEY
 
     def decode(self, document: Document) -> Worker:
         return workers.decode_worker(document)
@@ -253,17 +256,19 @@ class Publisher(HostedService):
                 listing = await self._kv.list_prefix(folder)
             if not listing.items:
                 continue
-            known = {document.id for document in await self._store.list_all(kind.kind)}
             named = {item.key.removeprefix(folder).split("/")[0] for item in listing.items}
-            kind.purged.update(dict.fromkeys(sorted(named - known)))
+            named -= {document.id for document in await self._list_live(kind)}
+            if named:
+                named -= {document.id for document in await self._store.list_all(kind.kind)}
+            kind.purged.update(dict.fromkeys(sorted(named)))
         self._must_find_orphaned_keys = False
 
     async def _publish_unpublished(self) -> None:
         async with timeout(CALL_TIMEOUT_SECONDS):
             marker = await self._kv.get(f"{self._prefix}/published")
         for kind in self._kinds:
-            list_due = self._store.list_unpublished if marker else self._store.list_all
-            records = list(_readable(kind, await list_due(kind.kind)))
+            due = await (self._store.list_unpublished(kind.kind) if marker else self._list_live(kind))
+            records = list(_readable(kind, due))
             for record in records:
                 kind.on_found(record)
             await self._publish(kind, records, {record.id for record in records})
@@ -285,11 +290,17 @@ class Publisher(HostedService):
         async with timeout(CALL_TIMEOUT_SECONDS):
             listing = await self._kv.list_prefix(folder)
         published = {item.key: item.value for item in listing.items}
-        for worker in _readable(kind, await self._store.list_all(kind.kind)):
+        for worker in _readable(kind, await self._list_live(kind)):
             for name, value in kind.values(worker):
                 key, body = f"{folder}{worker.id}/{name}", msgspec.json.encode(value)
                 if name in VIEWS and published.get(key) != body:
                     await self._put(key, body)
+
+    async def _list_live(self, kind: _Published) -> Sequence[Document]:
+        """Return the records of a kind on which a controller may have to act, however many have ended."""
+        if kind.live_key is None:
+            return await self._store.list_all(kind.kind)
+        return await self._store.list_holding(kind.kind, kind.live_key)
 
     async def _publish(self, kind: _Published, records: list[Any], wakes: Collection[str]) -> None:
         """Write the keys of records on which a controller has to act; mark all as published."""

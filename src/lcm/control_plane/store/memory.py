@@ -30,6 +30,14 @@ class MemoryStore:
     async def list_all(self, kind: str) -> Sequence[Document]:
         return [doc for key, doc in sorted(self._documents.items()) if key[0] == kind]
 
+    async def list_holding(self, kind: str, prefix: str) -> Sequence[Document]:
+        holders = {
+            holder
+            for (of_kind, key), holder in self._holders.items()
+            if of_kind == kind and key.startswith(prefix)
+        }
+        return [self._documents[kind, id_] for id_ in sorted(holders)]
+
     async def list_newest(self, kind: str, before: str | None, limit: int) -> Sequence[Document]:
         ids = sorted(
             (id_ for of_kind, id_ in self._documents if of_kind == kind and (before is None or id_ < before)),

@@ -20,6 +20,7 @@ claim finishes it first. So a document's own stamp shows whether its writer stil
 own afterwards, or before the log is read. A removed document stays as a placeholder until its entry is moved.
 """
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
@@ -91,6 +92,7 @@ class MongoStore:
                 await self._check_schema(database["schema"])
                 await self._documents.create_index([("kind", ASCENDING), ("_id", ASCENDING)])
                 await self._documents.create_index([("kind", ASCENDING), ("unpublished", ASCENDING)])
+                await self._documents.create_index([("kind", ASCENDING), ("keys", ASCENDING)])
         except BaseException:
             await self._client.close()
             raise
@@ -110,6 +112,10 @@ class MongoStore:
 
     async def list_all(self, kind: str) -> Sequence[Document]:
         return await self._list({"kind": kind, "version": {"$gt": _PLACEHOLDER}})
+
+    async def list_holding(self, kind: str, prefix: str) -> Sequence[Document]:
+        begins_so = {"$regex": f"^{re.escape(prefix)}"}  # bounds the index, as a range does
+        return await self._list({"kind": kind, "keys": begins_so, "version": {"$gt": _PLACEHOLDER}})
 
     async def list_newest(self, kind: str, before: str | None, limit: int) -> Sequence[Document]:
         below = {} if before is None else {"_id": {"$lt": _key(kind, before)}}

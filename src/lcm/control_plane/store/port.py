@@ -108,6 +108,10 @@ class Store(Protocol):
         """Return all documents of a kind, by id."""
         ...
 
+    async def list_holding(self, kind: str, prefix: str) -> Sequence[Document]:
+        """Return the documents of a kind that hold a unique key that begins so, by id. It reads no other."""
+        ...
+
     async def list_newest(self, kind: str, before: str | None, limit: int) -> Sequence[Document]:
         """Return the documents of a kind with the highest ids, those below `before` only, highest first."""
         ...

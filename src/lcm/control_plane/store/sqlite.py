@@ -55,7 +55,8 @@ CREATE TABLE unique_keys (
 CREATE INDEX unique_keys_by_document ON unique_keys (kind, id);
 """
 
-ABOVE_ALL_IDS: Final = "\U0010ffff"
+ABOVE_ALL_TEXT: Final = "\U0010ffff"
+"""Sorts after every id and every key."""
 
 REFUSALS: Final = (
     VersionConflict,
@@ -138,10 +139,18 @@ class SqliteStore:
         rows = await self._read("SELECT id, version, body FROM documents WHERE kind = ? ORDER BY id", (kind,))
         return [Document(kind, *row) for row in rows]
 
+    async def list_holding(self, kind: str, prefix: str) -> Sequence[Document]:
+        rows = await self._read(
+            "SELECT id, version, body FROM documents WHERE kind = ?1 AND id IN"
+            " (SELECT id FROM unique_keys WHERE kind = ?1 AND key >= ?2 AND key < ?3) ORDER BY id",
+            (kind, prefix, prefix + ABOVE_ALL_TEXT),
+        )
+        return [Document(kind, *row) for row in rows]
+
     async def list_newest(self, kind: str, before: str | None, limit: int) -> Sequence[Document]:
         rows = await self._read(
             "SELECT id, version, body FROM documents WHERE kind = ? AND id < ? ORDER BY id DESC LIMIT ?",
-            (kind, ABOVE_ALL_IDS if before is None else before, limit),
+            (kind, ABOVE_ALL_TEXT if before is None else before, limit),
         )
         return [Document(kind, *row) for row in rows]
 

@@ -29,7 +29,7 @@ from lcm.domain.discovery import (
 from lcm.domain.errors import Fenced, LcmError
 from lcm.domain.launch import Ami
 from lcm.domain.template import RegionConfig
-from lcm.domain.worker import Instance
+from lcm.domain.worker import Instance, Worker
 from lcm.rest.fleet import IMPORT_BATCH
 from lcm.worker_controller.ports import CloudProvider, CmlSystem, ControlPlane
 from lcm.worker_controller.settings import WorkerControllerSettings
@@ -148,15 +148,19 @@ class Discovery:
 
     async def _find(self, region: str, plan: DiscoveryPlan) -> list[FoundInstance]:
         listed = await self.cloud.list_instances(region, plan.tags)
-        known = KnownWorkers.of(await self.control_plane.list_resources(include_terminated=True))
-        fleet = self.settings.environment_tag
-        new = [instance for instance in listed if reason_not_to_import(instance, known, fleet) is None]
+        new = self._new_among(listed, await self.control_plane.list_resources())
+        if new:  # or of a terminated worker, of which there may be very many
+            new = self._new_among(new, await self.control_plane.list_resources(include_terminated=True))
         if not new:
             return []
         image_ids = sorted({instance.image_id for instance in new})
         images = {image.id: image for image in await self.cloud.list_images(region, image_ids)}
         fitting = [i for i in new if matches_ami_filter(images.get(i.image_id), plan.ami_filter)]
         return await self._ask_all(fitting, images)
+
+    def _new_among(self, listed: Sequence[Instance], workers: Sequence[Worker]) -> list[Instance]:
+        known, fleet = KnownWorkers.of(workers), self.settings.environment_tag
+        return [instance for instance in listed if reason_not_to_import(instance, known, fleet) is None]
 
     async def _ask_all(self, instances: Sequence[Instance], images: Mapping[str, Ami]) -> list[FoundInstance]:
         slots = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)

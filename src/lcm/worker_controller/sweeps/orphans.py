@@ -62,7 +62,8 @@ class Orphans:
     _started_at: float = 0.0
     _fleet_size: int = 0
     _trackers: dict[str, AbsenceTracker] = field(default_factory=dict)
-    _misses: dict[tuple[WorkerId, InstanceId], Misses] = field(default_factory=dict)
+    _misses: dict[str, dict[tuple[WorkerId, InstanceId], Misses]] = field(default_factory=dict)
+    """By region: instances that the last lists lacked."""
     _budget: Budget = field(default_factory=Budget)
     _refused_at: dict[InstanceId, float] = field(default_factory=dict)
     """When the termination of an instance last failed."""
@@ -74,11 +75,13 @@ class Orphans:
         """Sweep one region. A failed sweep concludes nothing."""
         try:
             listed = await self.cloud.list_instances(region, OURS)
-            workers = await self.control_plane.list_resources(include_terminated=True)
-            self._fleet_size = sum(worker.status is not TERMINATED for worker in workers)
+            workers = await self.control_plane.list_resources()
+            self._fleet_size = len(workers)
             here = [worker for worker in workers if worker.aws_region == region]
             self._set_dry_run_reason(region, listed, here)
             await self._end_records_without_instance(region, listed, here)
+            if find_orphans(listed, workers, self.environment):  # what they are, terminated workers say too
+                workers = await self.control_plane.list_resources(include_terminated=True)
             await self._handle_instances_without_record(region, listed, workers)
         except Fenced:
             raise
@@ -87,7 +90,7 @@ class Orphans:
             log.warning("orphan sweep failed", region=region, error=str(error))
 
     def _set_dry_run_reason(self, region: str, listed: Sequence[Instance], workers: Sequence[Worker]) -> None:
-        launched = [w for w in workers if w.instance.id and w.status is not TERMINATED and not w.imported]
+        launched = [worker for worker in workers if worker.instance.id and not worker.imported]
         reason = reason_for_dry_run(
             freeze_reasons=self.health.freeze_reasons,
             seconds_since_start=self.clock.monotonic() - self._started_at,
@@ -115,19 +118,18 @@ class Orphans:
         described = await self.cloud.describe_instances(region, list(unseen)) if unseen else []
         states = {instance.id: instance.state for instance in described}
         now = self.clock.monotonic()
-        misses = {}
+        before, misses = self._misses.get(region, {}), {}
         for instance_id, worker in unseen.items():
             state = states.get(instance_id)
             key = (worker.id, instance_id)
             if state is None:
-                misses[key] = self._misses[key].again(now) if key in self._misses else Misses.first(now)
+                misses[key] = before[key].again(now) if key in before else Misses.first(now)
                 verdict = misses[key].verdict()
                 if isinstance(verdict, Absent):
                     await self._end(worker, verdict.proof)
             elif state == "terminated":
                 await self._end(worker, "EC2 reports terminated")
-        elsewhere = {key: seen for key, seen in self._misses.items() if key[0] not in {w.id for w in workers}}
-        self._misses = {**elsewhere, **misses}
+        self._misses[region] = misses
 
     async def _end(self, worker: Worker, proof: str) -> None:
         now = self.clock.monotonic()

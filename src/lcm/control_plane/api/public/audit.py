@@ -1,5 +1,6 @@
 """The security audit log, for admins."""
 
+import sys
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -40,18 +41,20 @@ async def list_entries(
 ) -> Response:
     """Newest first. An entry is committed together with its change; refusals are kept apart from changes, so
     that neither pushes out the other. The oldest are removed: export them before."""
-    found = [
-        entry
-        for entry in await services(request).identity.log.newest()
-        if principal in (None, entry.principal_id, entry.principal_name)
-        and (action is None or action in entry.action)
-        and (target is None or target in entry.target)
-        and address in (None, entry.address)
-        and outcome in (None, entry.outcome)
-        and (since is None or entry.at >= since)
-        and (until is None or entry.at < until)
-        and (before is None or entry.id < before)
-    ]
+
+    def is_wanted(entry: SecurityEntry) -> bool:
+        return (
+            principal in (None, entry.principal_id, entry.principal_name)
+            and (action is None or action in entry.action)
+            and (target is None or target in entry.target)
+            and address in (None, entry.address)
+            and outcome in (None, entry.outcome)
+            and (since is None or entry.at >= since)
+            and (until is None or entry.at < until)
+        )
+
+    log, most = services(request).identity.log, limit + 1 if form == "json" else sys.maxsize
+    found = await log.wanted(is_wanted, before, most)
     if form == "csv":
         name = {"Content-Disposition": 'attachment; filename="lcm-audit.csv"'}
         table = csv_text.csv_text(COLUMNS, map(_row, found))

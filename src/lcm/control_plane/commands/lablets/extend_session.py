@@ -81,7 +81,7 @@ async def repair_ends(records: Records) -> None:
     """Give every claim the end of its session, where a crash left them apart."""
     sessions = {session.id: session for session in await records.sessions.list_all()}
     now = records.clock.now()
-    for worker in await records.workers.list_all():
+    for worker in await records.workers.list_live():
         for claim in worker.claims:
             session = sessions.get(claim.session_id)
             if session is None or session.is_ended or session.attempt != claim.attempt:

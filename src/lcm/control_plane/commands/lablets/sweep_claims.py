@@ -47,7 +47,7 @@ class ClaimSweep:
         """Release stale claims, drop nominations without a session, repair what lost its claim."""
         # Sessions first: a claim that a session had then and its worker lacks now is gone.
         sessions = {session.id: session for session in await self._records.sessions.list_all()}
-        workers = {str(worker.id): worker for worker in await self._records.workers.list_all()}
+        workers = {str(worker.id): worker for worker in await self._records.workers.list_live()}
         now = self._records.clock.now()
         found = dict(_stale(workers, sessions))
         self._suspects = {key: self._suspects.get(key, now) for key in found}
