@@ -1,11 +1,13 @@
 """What Prometheus learns of the fleet: workers, cost, and how long people wait."""
 
+import pytest
 from msgspec.structs import replace
 
 from lcm.control_plane.queries.cost import cost_report
 from lcm.core.configuration import read_yaml
+from lcm.domain.cost import MonthlyUse, month_of
 from lcm.domain.launch import WorkerId
-from lcm.domain.lifecycle import PENDING, PROVISIONING, RUNNING, STARTING, WorkerStatus
+from lcm.domain.lifecycle import PENDING, PROVISIONING, RUNNING, STARTING, TERMINATED, WorkerStatus
 from lcm.domain.worker import Worker, new_worker
 from support.asgi import request
 from support.fleet import TEMPLATES
@@ -90,6 +92,28 @@ async def test_the_cost_is_that_of_the_cost_report() -> None:
     assert found[f"lcm_fleet_usd_per_hour{of}"] == report.total.usd_per_hour > 0
     assert found[f"lcm_fleet_month_usd{of}"] == report.total.usd_this_month == report.total.usd_per_hour
     assert found[f"lcm_fleet_month_saved_usd{of}"] == 0.0
+
+
+@pytest.mark.parametrize("was_seen_live", [True, False])
+async def test_what_a_terminated_worker_cost_counts_until_the_end_of_its_month(was_seen_live: bool) -> None:
+    """Without reading all terminated workers each minute: after a year there are very many."""
+    plane = Plane()
+    records, figures = plane.parts.plane.records, plane.parts.cost_figures
+    await records.templates.seed(read_yaml(TEMPLATES))
+    worker = await add_worker(plane, "ada")
+    started = tuple(replace(line, target=RUNNING) for line in worker.state_history)
+    await records.workers.change(worker.id, lambda w: replace(w, status=RUNNING, state_history=started))
+    if was_seen_live:
+        await figures.compute()
+    await plane.clock.sleep(3600)
+    cost = (await cost_report(records, plane.parts.plane.policies)).total.usd_per_hour
+    assert cost > 0
+    use = (MonthlyUse(month=month_of(plane.clock.now()), running_seconds=3600),)
+    await records.workers.change(worker.id, lambda w: replace(w, status=TERMINATED, use=use))
+    month_usd = 'lcm_fleet_month_usd{region="us-east-1",template="metal"}'
+    for _ in range(2):
+        await figures.compute()
+        assert (await metrics(plane))[month_usd] == cost
 
 
 async def test_requests_are_timed_by_operation_and_refused_ones_are_not() -> None:

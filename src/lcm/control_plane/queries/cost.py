@@ -64,11 +64,11 @@ async def cost_days_table(
 
 
 async def costs_by_template_and_region(
-    records: Records, policies: Policies
+    records: Records, policies: Policies, workers: Sequence[Worker]
 ) -> list[tuple[CostLine, Mapping[str, str]]]:
     """Return the present month of every template in every region, for Prometheus."""
     groups: dict[tuple[str, str], list[CostLine]] = defaultdict(list)
-    for each in (await _costs(records, policies, None)).workers:
+    for each in (await _costs_of(workers, records, policies, None)).workers:
         groups[each.worker.template_name, each.worker.aws_region].append(each.line)
     return [
         (_sum(f"{template} {region}", group), {"template": template, "region": region})
@@ -106,10 +106,15 @@ class _Costs(NamedTuple):
 
 
 async def _costs(records: Records, policies: Policies, month: str | None) -> _Costs:
+    return await _costs_of(await records.workers.list_all(), records, policies, month)
+
+
+async def _costs_of(
+    workers: Sequence[Worker], records: Records, policies: Policies, month: str | None
+) -> _Costs:
     now = records.clock.now()
     month = month or month_of(now)
     per_hour = {t.name: t.usd_per_hour for t in await records.templates.list_all()}
-    workers = await records.workers.list_all()
     known = {month_of(now)} | {entry.month for worker in workers for entry in worker.use}
     costs = []
     for number, worker in enumerate(workers, start=1):

@@ -13,6 +13,9 @@ from lcm.control_plane.store.port import StoreUnavailable
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.telemetry import WAIT_BUCKETS, Labels, Reading, Telemetry
+from lcm.domain.cost import month_of
+from lcm.domain.launch import WorkerId
+from lcm.domain.worker import Worker
 from lcm.rest.schemas import CostLine
 
 log = structlog.get_logger(__name__)
@@ -30,6 +33,9 @@ class CostFigures(HostedService):
         self._policies = policies
         self._health = health
         self._lines: list[tuple[CostLine, Labels]] = []
+        self._month: str | None = None
+        self._live: frozenset[WorkerId] = frozenset()
+        self._ended: dict[WorkerId, Worker] = {}
         telemetry.gauge(
             "lcm_fleet_usd_per_hour",
             "What the instances that run now cost per hour, by the prices of their templates.",
@@ -55,10 +61,31 @@ class CostFigures(HostedService):
     async def compute(self) -> None:
         """Take the figures of now. While the store is away there are none: old ones would look like new."""
         try:
-            self._lines = await costs_by_template_and_region(self._records, self._policies)
+            workers = await self._workers()
+            self._lines = await costs_by_template_and_region(self._records, self._policies, workers)
         except StoreUnavailable as error:
             self._lines = []
             log.warning("cost figures not computed; the next pass tries again", error=str(error))
+
+    async def _workers(self) -> list[Worker]:
+        """Return the live workers, and those terminated ones that cost something in this month.
+
+        All terminated workers are read once a month, because there may be very many. One that comes and goes
+        between two passes counts after the next start.
+        """
+        records, month = self._records.workers, month_of(self._records.clock.now())
+        live = {worker.id: worker for worker in await records.list_live()}
+        if month != self._month:
+            self._ended = {w.id: w async for w in records.each() if w.id not in live and _has_use(w, month)}
+        else:
+            gone = [await records.find(worker_id) for worker_id in sorted(self._live - live.keys())]
+            self._ended |= {worker.id: worker for worker in gone if worker is not None}
+        self._month, self._live = month, frozenset(live)
+        return [*live.values(), *self._ended.values()]
+
+
+def _has_use(worker: Worker, month: str) -> bool:
+    return any(use.month == month for use in worker.use)
 
 
 def register_fleet_metrics(telemetry: Telemetry, caches: Caches) -> None:
