@@ -27,7 +27,7 @@ function sample(second: number, fields: Partial<Sample> = {}): Sample {
   };
 }
 
-const cpus = (): (number | null)[] => (loadOf("w-1").value?.points ?? []).map(({ cpu }) => cpu);
+const cpus = (): (number | null)[] => [...(loadOf("w-1").value?.points ?? [])].map(({ cpu }) => cpu);
 
 describe("the load", () => {
   beforeEach(() => retainLoads(new Set()));

@@ -26,8 +26,49 @@ export const MEASURES: readonly { readonly id: Measure; readonly label: string }
 export interface Load {
   readonly newest: Point;
   readonly nodes: number | null;
-  /** Oldest first; the newest is the last. */
-  readonly points: readonly Point[];
+  readonly points: Points;
+}
+
+const WIDTH = 4;
+
+/**
+ * The newest points of a worker, oldest first, as numbers in one array of a fixed size: as objects those of 2,000
+ * workers would take more and more memory for ten minutes.
+ */
+export class Points {
+  static readonly NONE = new Points(new Float64Array(0), 0);
+
+  readonly length: number;
+  private readonly values: Float64Array;
+
+  private constructor(values: Float64Array, length: number) {
+    this.values = values;
+    this.length = length;
+  }
+
+  static of(points: readonly Point[]): Points {
+    return points.reduce<Points>((all, point) => all.with(point), Points.NONE);
+  }
+
+  /** These and a newer one; the oldest makes room for it. */
+  with({ at, cpu, memory, disk }: Point): Points {
+    const kept = Math.min(this.length, MAX_LOAD_POINTS - 1);
+    const values = new Float64Array(WIDTH * MAX_LOAD_POINTS);
+    values.set(this.values.subarray(WIDTH * (this.length - kept), WIDTH * this.length));
+    values.set([at, cpu ?? Number.NaN, memory ?? Number.NaN, disk ?? Number.NaN], WIDTH * kept);
+    return new Points(values, kept + 1);
+  }
+
+  *[Symbol.iterator](): Generator<Point> {
+    for (let start = 0; start < WIDTH * this.length; start += WIDTH) {
+      const [at = 0, cpu, memory, disk] = this.values.subarray(start, start + WIDTH);
+      yield { at, cpu: nullable(cpu), memory: nullable(memory), disk: nullable(disk) };
+    }
+  }
+}
+
+function nullable(value: number | undefined): number | null {
+  return value === undefined || Number.isNaN(value) ? null : value;
 }
 
 /** Data younger than this is shown as live. */
@@ -62,26 +103,27 @@ export function withSample(load: Load | null, sample: Sample): Load {
     disk: sample.disk_utilization ?? null,
   };
   const nodes = sample.nodes_count ?? load?.nodes ?? null;
-  if (load === null) return { newest, nodes, points: [newest] };
+  if (load === null) return { newest, nodes, points: Points.NONE.with(newest) };
   const waits = sample.source === "cloudwatch" ? CLOUDWATCH_WAITS_MS : 0;
   if (newest.at <= load.newest.at + waits) return load;
-  return { newest, nodes, points: [...load.points, newest].slice(-MAX_LOAD_POINTS) };
+  return { newest, nodes, points: load.points.with(newest) };
 }
 
 /** Insert the recorded load before the points that the stream has delivered: the stream wins. */
 export function applyHistory(workerId: string, resources: Resources): void {
   const known = loadOf(workerId);
   const streamed = known.peek();
-  const since = streamed?.points[0]?.at ?? Number.POSITIVE_INFINITY;
+  const newer = [...(streamed?.points ?? [])];
+  const since = newer[0]?.at ?? Number.POSITIVE_INFINITY;
   const older = resources.points
     .map(([at, cpu, memory, disk]) => ({ at: at * 1_000, cpu, memory, disk }))
     .filter(({ at }) => at < since);
-  const points = [...older, ...(streamed?.points ?? [])].slice(-MAX_LOAD_POINTS);
+  const points = [...older, ...newer];
   const newest = points.at(-1);
   if (newest === undefined) return;
   const nodes =
     streamed?.nodes ?? resources.samples.find((sample) => typeof sample.nodes_count === "number")?.nodes_count ?? null;
-  known.value = { newest, nodes, points };
+  known.value = { newest, nodes, points: Points.of(points.slice(-MAX_LOAD_POINTS)) };
 }
 
 /** Clear the load of workers that are no longer monitored. */
@@ -134,7 +176,8 @@ export function linkMeaning(worker: WorkerView): string {
 }
 
 /** The SVG path of a measure in a box of 100 by 100; a gap where the value is unknown. */
-export function sparklinePath(points: readonly Point[], measure: Measure): string {
+export function sparklinePath(load: Iterable<Point>, measure: Measure): string {
+  const points = [...load];
   const first = points[0]?.at ?? 0;
   const span = Math.max(1, (points.at(-1)?.at ?? 0) - first);
   let path = "";

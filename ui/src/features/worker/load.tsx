@@ -165,7 +165,7 @@ function Chart({ load, measure, label }: { load: Load | null; measure: Measure; 
 }
 
 function chartMeaning(load: Load | null, measure: Measure): string {
-  const values = (load?.points ?? []).map((point) => point[measure]).filter((value) => value !== null);
+  const values = [...(load?.points ?? [])].map((point) => point[measure]).filter((value) => value !== null);
   if (load === null || values.length === 0) return "unknown";
   const low = formatPercent(Math.min(...values));
   const high = formatPercent(Math.max(...values));
