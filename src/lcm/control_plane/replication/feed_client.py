@@ -117,7 +117,7 @@ class FeedClient(HostedService):
             self._events.on_worker_found(worker)
         for worker_id in sorted(set(known).difference(worker.id for worker in workers)):
             try:
-                await records.workers.get(worker_id)
+                self._events.on_worker_found(await records.workers.get(worker_id))
             except NotFound:
                 self._events.on_worker_gone(worker_id)
         records.labs.invalidate()
