@@ -28,7 +28,7 @@ from lcm.control_plane.records.idle_checks import CheckTimes
 from lcm.control_plane.records.load_history import LATE_SECONDS, kind_of
 from lcm.control_plane.replication import feed
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.store.port import Fence
+from lcm.control_plane.store.port import Document, Fence
 from lcm.control_plane.streaming.encoding import EventFilter
 from lcm.core.ids import RandomIds
 from lcm.core.kv.port import Kv
@@ -480,6 +480,18 @@ async def test_a_worker_that_ended_here_while_the_feed_was_down_is_gone_there_af
         await clock.sleep(10)
         assert both.there.plane.caches.worker_cache.get(ADA) is None
         assert [event["workers"] for event in both.stream.of("reset")][-1] == 0
+
+
+async def test_a_worker_that_cannot_be_read_any_more_does_not_end_the_feed() -> None:
+    async with pair() as both:
+        both.is_cut = True
+        await clock.sleep(20)
+        worker = await both.here.plane.records.workers.get(ADA)
+        await both.store.replace(Document("worker", ADA, worker.version + 1, b"torn", ("name:ada",)))
+        both.is_cut = False
+        await clock.sleep(10)
+        assert all(client.is_following for client in both.there.feed_clients)
+        assert both.there.plane.caches.worker_cache.get(ADA) is not None, "it is not gone"
 
 
 async def test_a_worker_that_was_purged_here_while_the_watch_was_down_is_gone_there_after_it() -> None:

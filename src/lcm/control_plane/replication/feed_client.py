@@ -120,6 +120,8 @@ class FeedClient(HostedService):
                 self._events.on_worker_found(await records.workers.get(worker_id))
             except NotFound:
                 self._events.on_worker_gone(worker_id)
+            except msgspec.MsgspecError as error:
+                log.error("worker record unreadable", worker_id=worker_id, error=str(error))
         records.labs.invalidate()
         self._caches.lab_owners.invalidate()
         self._caches.timelines.invalidate()
