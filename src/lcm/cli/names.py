@@ -30,7 +30,7 @@ class Names:
         return self._workers[worker_id]
 
     def of_owner(self, owner_id: str) -> str:
-        """Return the name of whoever asks; of anybody else the id is all that is known."""
+        """Return the name of the person who asks; of another one the id is all that is known."""
         return self._caller.actor if owner_id == self._caller.id else owner_id
 
     @cached_property

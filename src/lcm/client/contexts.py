@@ -141,7 +141,7 @@ def write_contexts(path: Path, contexts: ContextFile) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let nobody else read the file in order to change it, for as long as the block.
+    """Let no other process read the file in order to change it, for as long as the block.
 
     The lock is of a file of its own: this one is replaced, and NFS locks only what is open for writing.
     """

@@ -1,6 +1,6 @@
 """Access tokens of an identity provider: how it is asked for them, and how a context keeps getting new ones.
 
-What is secret goes to the provider that LCM named at the sign-in and to nobody else, over TLS.
+What is secret goes to the provider that LCM named at the sign-in and nowhere else, over TLS.
 """
 
 import re
@@ -80,8 +80,8 @@ def understood(host: str) -> Iterator[None]:
 def renewed(context: Context, path: Path, ask: Ask, clock: Clock) -> Context:
     """Return the context with a new access token, and keep it where the context is kept.
 
-    One process at a time: many providers accept a refresh token once. Whoever comes second finds what the
-    first one kept, and goes on from there. Raises SignInFailed if the provider gives no token any more, and
+    One process at a time: many providers accept a refresh token once. The second one finds what the first
+    one kept, and goes on from there. Raises SignInFailed if the provider gives no token any more, and
     Unreachable.
     """
     with locked(path):
