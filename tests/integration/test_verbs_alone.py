@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from lcm.cli import acting, declaring, reading
 from lcm.client import AsyncLcm, Lcm, Unreachable
 from lcm.domain.lablet.states import READY
-from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED
+from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Worker
 from lcm.rest.lablets import LabletSessionPage, LabletSessionView
 from lcm.rest.plans import FieldChange, FleetPlan, PlannedRequest, PlannedStep, StepAction
@@ -89,22 +89,31 @@ def test_sessions_are_listed_with_names_where_there_are_some(
     listed = [
         session("mine", worker_id="w-1", owner_id="key:1"),
         session("ours", worker_id="purged-long-ago", owner_id="oidc:7"),
+        session("old", worker_id="w-9", owner_id="oidc:7"),
+        session("old2", worker_id="w-9", owner_id="oidc:7"),
     ]
     page = LabletSessionPage(items=[LabletSessionView.of(each) for each in listed])
     lcm.answers["GET /api/lablet-sessions"] = [page]
     lcm.answers["GET /api/workers"] = [WorkerPage(items=[viewed(a_worker(status=RUNNING))])]
+    lcm.answers["GET /api/workers/purged-long-ago"] = [Refusal(404)]
+    lcm.answers["GET /api/workers/w-9"] = [viewed(a_worker(id="w-9", name="lab-9", status=TERMINATED))]
     lcm.answers["GET /api/session"] = [SessionView(id="key:1", actor="ada", role="admin")]
     reading.get("sessions")
     rows = [row.split() for row in capsys.readouterr().out.splitlines()[1:]]
     assert [(row[0], row[2], row[4]) for row in rows] == [
         ("mine", "ada", "lab-1"),
         ("ours", "oidc:7", "purged-l"),
+        ("old", "oidc:7", "lab-9"),
+        ("old2", "oidc:7", "lab-9"),
     ]
     assert [request.partition("?")[0] for request in lcm.requests] == [
         "GET /api/lablet-sessions",
         "GET /api/session",
         "GET /api/workers",
+        "GET /api/workers/purged-long-ago",
+        "GET /api/workers/w-9",
     ]
+    assert not any("include_terminated" in request for request in lcm.requests), "there may be very many"
 
 
 def test_a_retried_session_is_waited_for_under_its_new_id(

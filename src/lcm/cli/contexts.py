@@ -66,7 +66,7 @@ def _signed_in(url: str, ca_file: str | None) -> "Context":
         client = lcm.sign_in_ways().device
     if client is None:
         raise SignInFailed(
-            f"{url} lets nobody sign in with a code: its admin has to set OIDC_DEVICE_CLIENT_ID."
+            f"{url} lets no person sign in with a code: its admin has to set OIDC_DEVICE_CLIENT_ID."
             " Log in with an access token, without --device"
         )
     sign_in = DeviceSignIn(client, over_http, BlockingClock())

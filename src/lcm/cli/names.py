@@ -22,16 +22,29 @@ class Names:
         self._lcm = lcm
 
     def of_worker(self, worker_id: str | None) -> str:
-        """Return its name; of one that was purged or is new since then the beginning of its id."""
-        return self._workers.get(worker_id, short(worker_id)) if worker_id is not None else ""
+        """Return its name; of one that was purged the beginning of its id."""
+        if worker_id is None:
+            return ""
+        if worker_id not in self._workers:
+            self._workers[worker_id] = self._name_of(worker_id)
+        return self._workers[worker_id]
 
     def of_owner(self, owner_id: str) -> str:
-        """Return the name of whoever asks; of anybody else the id is all that is known."""
+        """Return the name of the person who asks; of another one the id is all that is known."""
         return self._caller.actor if owner_id == self._caller.id else owner_id
 
     @cached_property
     def _workers(self) -> dict[str, str]:
-        return {worker.id: worker.name for worker in self._lcm.workers.list_all(include_terminated=True)}
+        """Those that are not terminated, and others once they are shown: there may be very many."""
+        return {worker.id: worker.name for worker in self._lcm.workers.list_all()}
+
+    def _name_of(self, worker_id: str) -> str:
+        from lcm.client import NotFound
+
+        try:
+            return self._lcm.workers.get(worker_id).name
+        except NotFound:
+            return short(worker_id)
 
     @cached_property
     def _caller(self) -> "SessionView":

@@ -141,9 +141,12 @@ def write_contexts(path: Path, contexts: ContextFile) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let nobody else read the file in order to change it, for as long as the block."""
+    """Let no other process read the file in order to change it, for as long as the block.
+
+    The lock is of a file of its own: this one is replaced, and NFS locks only what is open for writing.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path.parent, os.O_RDONLY)
+    descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -24,7 +24,7 @@ MAX_INTERVAL_SECONDS: Final = 60.0
 MAX_PATIENCE_SECONDS: Final = 3600.0
 _IDS: Final = RandomIds()
 _OVER: Final = {
-    "access_denied": "the request was denied there; if that was not you, somebody else has entered the code",
+    "access_denied": "the request was denied there; if that was not you, another person has entered the code",
     "expired_token": "the code was not entered in time; log in again for a new one",
 }
 

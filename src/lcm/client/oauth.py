@@ -1,6 +1,6 @@
 """Access tokens of an identity provider: how it is asked for them, and how a context keeps getting new ones.
 
-What is secret goes to the provider that LCM named at the sign-in and to nobody else, over TLS.
+What is secret goes to the provider that LCM named at the sign-in and nowhere else, over TLS.
 """
 
 import re
@@ -16,7 +16,7 @@ import msgspec
 from lcm.client.calls import Answer
 from lcm.client.contexts import Context, Renewal, address_of, locked, read_contexts, write_contexts
 from lcm.client.errors import ContextError, SignInFailed, Unreachable
-from lcm.client.sync_transport import Clock, Transport
+from lcm.client.sync_transport import Clock, Transport, is_due
 
 TIMEOUT_SECONDS: Final = 30.0
 USUAL_LIFE_SECONDS: Final = 60.0
@@ -80,19 +80,20 @@ def understood(host: str) -> Iterator[None]:
 def renewed(context: Context, path: Path, ask: Ask, clock: Clock) -> Context:
     """Return the context with a new access token, and keep it where the context is kept.
 
-    One process at a time: many providers accept a refresh token once. Whoever comes second finds what the
-    first one kept. Raises SignInFailed if the provider gives no token any more, and Unreachable.
+    One process at a time: many providers accept a refresh token once. The second one finds what the first
+    one kept, and goes on from there. Raises SignInFailed if the provider gives no token any more, and
+    Unreachable.
     """
-    assert context.renewal is not None
     with locked(path):
         known = read_contexts(path)
         name = next((name for name, kept in known.contexts.items() if _is_same(kept, context)), None)
-        if name is not None and known.contexts[name] != context:
-            return known.contexts[name]
-        new = _asked_again(context, context.renewal, ask, clock)
-        if name is not None:
-            known.contexts[name] = new
-            write_contexts(path, known)
+        if name is None:
+            return _asked_again(context, ask, clock)
+        kept = known.contexts[name]
+        if kept != context and not is_due(kept, clock):
+            return kept
+        known.contexts[name] = new = _asked_again(kept, ask, clock)
+        write_contexts(path, known)
         return new
 
 
@@ -100,7 +101,9 @@ def _is_same(kept: Context, context: Context) -> bool:
     return kept.renewal is not None and context.renewal is not None and kept.renewal.id == context.renewal.id
 
 
-def _asked_again(context: Context, renewal: Renewal, ask: Ask, clock: Clock) -> Context:
+def _asked_again(context: Context, ask: Ask, clock: Clock) -> Context:
+    renewal = context.renewal
+    assert renewal is not None
     form = {
         "grant_type": "refresh_token",
         "client_id": renewal.client_id,
@@ -108,7 +111,7 @@ def _asked_again(context: Context, renewal: Renewal, ask: Ask, clock: Clock) -> 
     }
     answer = ask(renewal.token_endpoint, form)
     host = address_of(renewal.token_endpoint).hostname or ""
-    if answer.status >= 500:
+    if answer.status >= 500 or answer.status == 429:
         raise Unreachable(f"{host} answers {answer.status} instead of a new token", was_sent=True)
     if answer.status != 200:
         raise SignInFailed(

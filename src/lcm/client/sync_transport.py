@@ -29,6 +29,11 @@ class Clock(Protocol):
     def sleep(self, seconds: float) -> None: ...
 
 
+def is_due(context: Context, clock: Clock) -> bool:
+    """Return whether a new token of the identity provider has to be asked for."""
+    return context.renewal is not None and clock.now() >= context.renewal.expires_at - RENEWED_BEFORE
+
+
 class Access:
     """The access token of a context: always a valid one, where the identity provider gives new ones."""
 
@@ -39,8 +44,7 @@ class Access:
     @property
     def is_due(self) -> bool:
         """Whether the token ends so soon that the next question for it asks for a new one."""
-        renewal = self._context.renewal
-        return renewal is not None and self._clock.now() >= renewal.expires_at - RENEWED_BEFORE
+        return is_due(self._context, self._clock)
 
     def headers(self) -> dict[str, str]:
         """Raises SignInFailed, and Unreachable if there is no valid token without the identity provider."""

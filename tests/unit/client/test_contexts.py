@@ -1,5 +1,6 @@
 """Where LCM is: which of several places wins, and what never mixes."""
 
+import fcntl
 import stat
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from lcm.client.contexts import (
     ContextFile,
     config_path,
     find_context,
+    locked,
     read_contexts,
     write_contexts,
 )
@@ -100,3 +102,16 @@ def test_without_any_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monk
         find_context(None, {"XDG_CONFIG_HOME": str(tmp_path)})
     with pytest.raises(ContextError, match="no context 'x'"):
         find_context("x", {"XDG_CONFIG_HOME": str(tmp_path)})
+
+
+def test_whoever_changes_the_contexts_holds_a_lock_that_a_network_file_system_has_too(
+    environment: dict[str, str],
+) -> None:
+    """NFS takes a lock only of a file that is open for writing, which a directory cannot be."""
+    path = config_path(environment)
+    with locked(path), path.with_name("config.yaml.lock").open("r+") as other:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert stat.S_IMODE(path.with_name("config.yaml.lock").stat().st_mode) == 0o600
+    with locked(path):
+        pass

@@ -184,6 +184,20 @@ def test_whoever_comes_second_takes_what_the_first_one_was_given(terminal: Termi
     assert terminal.renew(old, path) == terminal.renew(old, path), "a refresh token is accepted once"
 
 
+def test_what_the_first_one_was_given_long_ago_is_renewed_by_whoever_comes_second(
+    terminal: Terminal, path: Path
+) -> None:
+    old = terminal.sign_in()
+    remember_context(path, "here", old)
+    first = terminal.renew(old, path)
+    assert first.renewal is not None
+    terminal.clock.sleep((first.renewal.expires_at - terminal.clock.now()).total_seconds())
+    second = terminal.renew(old, path)
+    assert second.renewal is not None
+    assert second.renewal.expires_at > terminal.clock.now()
+    assert read_contexts(path).contexts["here"] == second
+
+
 def test_a_renewal_brings_back_no_context_that_was_forgotten(terminal: Terminal, path: Path) -> None:
     terminal.renew(terminal.sign_in(), path)
     assert read_contexts(path).contexts == {}
@@ -206,6 +220,13 @@ def test_a_sign_in_that_is_over_says_how_to_begin_again(terminal: Terminal, path
     terminal.issuer.end_all_sign_ins()
     with pytest.raises(SignInFailed, match=f"lcm login {LCM} --device"):
         terminal.renew(found, path)
-    terminal.answers = [answer(503)]
-    with pytest.raises(Unreachable, match="answers 503 instead of a new token"):
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_provider_that_answers_no_question_now_does_not_end_a_sign_in(
+    terminal: Terminal, path: Path, status: int
+) -> None:
+    found = terminal.sign_in()
+    terminal.answers = [answer(status)]
+    with pytest.raises(Unreachable, match=f"answers {status} instead of a new token"):
         terminal.renew(found, path)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from datetime import timedelta
+from urllib.parse import quote
 
 import pytest
 from msgspec.structs import replace
@@ -30,8 +31,10 @@ from lcm.domain.lifecycle import (
 )
 from lcm.domain.transitions import move
 from lcm.domain.worker import Worker, WorkerInstance, new_worker
+from support.asgi import request
 from support.fleet import TEMPLATES
 from support.virtual_time import VirtualClock
+from unit.control_plane.test_operations import VIEWER, Plane
 
 HOUR = 3600.0
 
@@ -65,6 +68,17 @@ async def test_a_past_month_costs_what_was_used_in_it_and_nothing_now(plane: Con
     assert round(past.total.usd_this_month, 4) == 2 * 3.9641
     assert past.total.usd_saved_this_month == 3.9641
     assert (await cost_report(plane.records, plane.policies, "2025-12")).by_worker == []
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+@pytest.mark.parametrize(
+    ("month", "expected"),
+    [("2000-01", 200), ("2999-12", 200), ("0000-01", 422), ("9999-12", 422), ("٢٠٢٦-01", 422)],
+)
+async def test_a_month_that_no_calendar_has_is_refused(form: str, month: str, expected: int) -> None:
+    path = f"/api/cost?month={quote(month)}&format={form}"
+    status, _ = await request(Plane().parts.app, "GET", path, VIEWER, None)
+    assert status == expected
 
 
 async def test_the_table_of_a_month_has_a_row_for_each_worker_that_ran(plane: ControlPlane) -> None:

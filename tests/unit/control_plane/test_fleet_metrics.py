@@ -118,8 +118,8 @@ async def test_what_a_terminated_worker_cost_counts_until_the_end_of_its_month(w
 
 async def test_requests_are_timed_by_operation_and_refused_ones_are_not() -> None:
     plane = Plane()
-    for headers in (VIEWER, VIEWER, {}):
-        await request(plane.parts.app, "GET", "/api/workers/nobody", headers, None)
+    for method, headers in (("GET", VIEWER), ("GET", VIEWER), ("GET", {}), ("PROPFIND", VIEWER)):
+        await request(plane.parts.app, method, "/api/workers/nobody", headers, None)
     found = await metrics(plane)
     counted = {
         name: value for name, value in found.items() if name.startswith("lcm_api_request_seconds_count")

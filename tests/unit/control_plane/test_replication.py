@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -28,7 +28,7 @@ from lcm.control_plane.records.idle_checks import CheckTimes
 from lcm.control_plane.records.load_history import LATE_SECONDS, kind_of
 from lcm.control_plane.replication import feed
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.store.port import Fence
+from lcm.control_plane.store.port import Document, Fence
 from lcm.control_plane.streaming.encoding import EventFilter
 from lcm.core.ids import RandomIds
 from lcm.core.kv.port import Kv
@@ -438,14 +438,19 @@ async def test_after_a_gap_everything_is_read_again_and_streams_are_reset() -> N
         assert both.stream.of("worker.snapshot")[-1]["worker"]["id"] == ADA
 
 
-async def purge(both: Pair) -> None:
-    """Ann has the worker deleted at the first plane, record and all."""
+async def end(both: Pair, *, force: bool = False) -> None:
+    """Ann has the worker deleted at the first plane, its record stays."""
     fence, here = await both.lead(both.here), both.here.plane
-    worker = await delete_worker(here.records, ADA, force=True, by="ann")
+    worker = await delete_worker(here.records, ADA, force=force, by="ann")
     for status in (TERMINATING, TERMINATED):
         report = StatusReport(status=status, reason="EC2 says so", expected_version=worker.version)
         worker = await report_status(here.records, here.policies, ADA, report, by=SERVICE, fence=fence)
         await clock.sleep(1)
+
+
+async def purge(both: Pair) -> None:
+    """Ann has the worker deleted at the first plane, record and all."""
+    await end(both, force=True)
 
 
 async def test_a_worker_that_was_purged_here_is_gone_there_although_its_termination_was_not_published() -> (
@@ -460,18 +465,33 @@ async def test_a_worker_that_was_purged_here_is_gone_there_although_its_terminat
         assert (event["worker_id"], event["worker"]["status"]) == (ADA, "terminated")
 
 
-async def test_a_worker_that_was_purged_here_while_the_feed_was_down_is_gone_there_after_it() -> None:
+@pytest.mark.parametrize("end_it", [end, purge])
+async def test_a_worker_that_ended_here_while_the_feed_was_down_is_gone_there_after_it(
+    end_it: Callable[[Pair], Awaitable[None]],
+) -> None:
     async with pair() as both:
         both.is_cut = True
         both.there_link.cut()
         await clock.sleep(20)
-        await purge(both)
+        await end_it(both)
         await clock.sleep(20)
         assert both.there.plane.caches.worker_cache.get(ADA) is not None
         both.is_cut = False
         await clock.sleep(10)
         assert both.there.plane.caches.worker_cache.get(ADA) is None
         assert [event["workers"] for event in both.stream.of("reset")][-1] == 0
+
+
+async def test_a_worker_that_cannot_be_read_any_more_does_not_end_the_feed() -> None:
+    async with pair() as both:
+        both.is_cut = True
+        await clock.sleep(20)
+        worker = await both.here.plane.records.workers.get(ADA)
+        await both.store.replace(Document("worker", ADA, worker.version + 1, b"torn", ("name:ada",)))
+        both.is_cut = False
+        await clock.sleep(10)
+        assert all(client.is_following for client in both.there.feed_clients)
+        assert both.there.plane.caches.worker_cache.get(ADA) is not None, "it is not gone"
 
 
 async def test_a_worker_that_was_purged_here_while_the_watch_was_down_is_gone_there_after_it() -> None:

@@ -1,9 +1,10 @@
 """Discovery and import on virtual time: found instances become workers, once, and stay untouched."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from lcm.control_plane.commands.adopt_worker import adopt_worker
 from lcm.control_plane.commands.import_workers import import_workers
@@ -16,7 +17,7 @@ from lcm.domain.lifecycle import FAILED, RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Action, Instance, Worker
 from lcm.rest.fleet import BulkImport
 from lcm.worker_controller.settings import WorkerControllerSettings
-from support.fleet import REGION, Fleet
+from support.fleet import REGION, DirectControlPlane, Fleet
 from support.memory_cloud import Moment
 from unit.worker_controller.test_ec2_faults import EUROPE
 
@@ -87,6 +88,30 @@ async def test_an_instance_is_found_within_the_interval_and_imported_once() -> N
         assert len(await workers(fleet)) == 1
         await fleet.clock.sleep(3_600)
         assert len(await workers(fleet)) == 1
+
+
+async def test_terminated_workers_are_read_only_for_an_instance_that_may_have_been_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reads: list[bool] = []
+    list_resources = DirectControlPlane.list_resources
+
+    async def counted(port: DirectControlPlane, *, include_terminated: bool = False) -> Sequence[Worker]:
+        reads.append(include_terminated)
+        return await list_resources(port, include_terminated=include_terminated)
+
+    monkeypatch.setattr(DirectControlPlane, "list_resources", counted)
+    async with Fleet().running() as fleet:
+        await an_instance(fleet)
+        await fleet.clock.sleep(310)
+        [worker] = await workers(fleet)
+        reads.clear()
+        await fleet.clock.sleep(600)
+        assert set(reads) == {False}
+        await fleet.workers.change(worker.id, lambda known: replace(known, status=TERMINATED))
+        await fleet.clock.sleep(600)
+        assert True in reads
+        assert len(await workers(fleet)) == 1, "it is not imported again"
 
 
 async def test_workers_that_lcm_launches_are_never_imported() -> None:

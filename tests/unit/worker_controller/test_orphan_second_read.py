@@ -9,7 +9,7 @@ from lcm.core.election import LeadershipLost
 from lcm.core.health import Health
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import LaunchIntent, WorkerId, client_token
-from lcm.domain.lifecycle import RUNNING
+from lcm.domain.lifecycle import RUNNING, TERMINATED
 from lcm.domain.orphans import OrphanKind
 from lcm.domain.worker import Worker
 from lcm.worker_controller.sweeps.orphans import Orphans
@@ -184,3 +184,19 @@ async def test_a_lead_that_ends_during_the_second_read_terminates_nothing(scene:
     with pytest.raises(LeadershipLost):
         await scene.orphans.sweep(REGION)
     assert scene.terminations == 0
+
+
+async def test_without_an_orphan_no_terminated_worker_is_read(scene: Scene) -> None:
+    await scene.add_record(ec2_instance_id=scene.instance.id, launch_generation=1)
+    await scene.orphans.sweep(REGION)
+    assert (scene.orphans.found[REGION], scene.records.reads) == ({}, 0)
+
+
+async def test_the_instance_of_a_worker_that_was_terminated_a_moment_ago_is_known_as_that(
+    scene: Scene,
+) -> None:
+    await scene.add_record(ec2_instance_id=scene.instance.id, launch_generation=1)
+    await scene.fleet.workers.change(LOST, lambda worker: msgspec.structs.replace(worker, status=TERMINATED))
+    await scene.orphans.sweep(REGION)
+    assert scene.orphans.found[REGION][scene.instance.id].kind is OrphanKind.RECORD_TERMINATED
+    assert scene.terminations == 0, "it is an orphan of that kind from now on only"

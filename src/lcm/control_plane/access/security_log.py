@@ -149,11 +149,6 @@ class SecurityLog:
             found += taken
         return sorted(found, key=lambda entry: entry.id, reverse=True)[:limit]
 
-    async def newest(self) -> list[SecurityEntry]:
-        """Return the entries of both logs, newest first."""
-        entries = [*await self._changes.newest(), *await self._refusals.newest()]
-        return sorted(entries, key=lambda entry: entry.id, reverse=True)
-
     async def make_room(self) -> None:
         """Remove the oldest changes if there are too many; refusals make room when they are appended."""
         await self._changes.make_room()

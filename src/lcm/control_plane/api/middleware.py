@@ -9,6 +9,7 @@ from collections import Counter
 from ipaddress import ip_address
 
 import structlog
+from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -198,8 +199,11 @@ class Latency:
         begun_at = self._now()
 
         async def timed_send(message: Message) -> None:
-            if message["type"] == "http.response.start" and "route" in scope:
-                self._record(f"{scope['method']} {scope['route'].path}", self._now() - begun_at)
+            if message["type"] == "http.response.start":
+                method, route = scope["method"], scope.get("route")
+                # A path is matched for every method, and those that it does not have are refused.
+                if isinstance(route, APIRoute) and method in (route.methods or ()):
+                    self._record(f"{method} {route.path}", self._now() - begun_at)
             await send(message)
 
         return timed_send

@@ -117,9 +117,11 @@ class FeedClient(HostedService):
             self._events.on_worker_found(worker)
         for worker_id in sorted(set(known).difference(worker.id for worker in workers)):
             try:
-                await records.workers.get(worker_id)
+                self._events.on_worker_found(await records.workers.get(worker_id))
             except NotFound:
                 self._events.on_worker_gone(worker_id)
+            except msgspec.MsgspecError as error:
+                log.error("worker record unreadable", worker_id=worker_id, error=str(error))
         records.labs.invalidate()
         self._caches.lab_owners.invalidate()
         self._caches.timelines.invalidate()

@@ -46,7 +46,7 @@ async def cost(
     plane: Plane,
     month: Annotated[
         str | None,
-        Query(pattern=r"^\d{4}-(0[1-9]|1[0-2])$", description="As in 2026-11; the present one without."),
+        Query(pattern=r"^2[0-9]{3}-(0[1-9]|1[0-2])$", description="As in 2026-11; the present one without."),
     ] = None,
     form: Annotated[
         Literal["json", "csv"], Query(alias="format", description="`csv` is a table, of the workers or days.")
