@@ -15,12 +15,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from lcm.control_plane.commands.detect_idle import BY
+from lcm.control_plane.commands.lablets.lab_standings import count_again
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.store.port import Fence
-from lcm.domain.errors import NotFound
+from lcm.domain.errors import Conflict, NotFound
 from lcm.domain.idle import with_countdown
-from lcm.domain.lablet.admission import count_labs
 from lcm.domain.lablet.listed_lab import LabAction, LabKind
 from lcm.domain.lablet.own_actions import is_own_action
 from lcm.domain.lifecycle import TERMINATED
@@ -163,15 +163,9 @@ async def _keep_foreign_load(records: Records, caches: Caches, worker_id: str, f
 
     The next listing does the same if this write is lost.
     """
-    if not caches.worker_cache.is_live(worker_id):
-        return 0
-    labs = await records.labs.of(worker_id)
-
-    def decide(worker: Worker) -> Worker:
-        return count_labs(worker, labs, worker.claims) if worker.is_live else worker
-
-    with suppress(NotFound):
-        await records.workers.change(worker_id, decide, fence=fence)
+    if caches.worker_cache.is_live(worker_id):
+        with suppress(NotFound, Conflict):
+            await count_again(records, worker_id, fence=fence)
     return 0
 
 

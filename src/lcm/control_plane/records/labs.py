@@ -91,8 +91,11 @@ class Labs:
     async def of(self, worker_id: str) -> list[LabRecord]:
         """Return the labs of a worker by title, then by id."""
         await self._load()
-        labs = [record for _, record in self._known.get(worker_id, {}).values()]
-        return sorted(labs, key=lambda lab: (lab.title or "", lab.lab_id))
+        return sorted(self.now_of(worker_id), key=lambda lab: (lab.title or "", lab.lab_id))
+
+    def now_of(self, worker_id: str) -> list[LabRecord]:
+        """Return them at this moment, for a decision that must not wait; `of` has read them before."""
+        return [record for _, record in self._known.get(worker_id, {}).values()]
 
     async def find(self, worker_id: str, lab_id: str) -> LabRecord | None:
         await self._load()

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from lcm.control_plane.commands.lablets.lab_standings import Standings, note_lab, note_release
+from lcm.control_plane.commands.lablets.lab_standings import Standings, count_again, note_lab, note_release
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.preconditions import Preconditions
 from lcm.control_plane.store.port import Fence
@@ -150,14 +150,8 @@ async def _record_adoption(records: Records, lab: LabRecord, adoption: LabAdopti
     changed = await records.labs.revise(lab.worker_id, lab.lab_id, decide)
     assert changed is not None
     if any(each is not None and each.definition is not None for each in (lab.adoption, adoption)):
-        await _count_again(records, lab.worker_id)
+        await count_again(records, lab.worker_id)
     return changed
-
-
-async def _count_again(records: Records, worker_id: str) -> None:
-    """Record what the labs of a worker take, without waiting for the next listing, which does so again."""
-    labs = await records.labs.of(worker_id)
-    await records.workers.change(worker_id, lambda worker: count_labs(worker, labs, worker.claims))
 
 
 async def lab_as_it_stands(records: Records, worker: Worker, lab_id: str) -> LabRecord:

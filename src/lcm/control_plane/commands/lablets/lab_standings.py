@@ -4,12 +4,15 @@ from collections.abc import Iterable
 
 from lcm.control_plane.commands.lablets.create_session import find_session
 from lcm.control_plane.records.groups import Records
+from lcm.control_plane.store.port import Fence
+from lcm.domain.lablet.admission import count_labs
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.claim import Claim
 from lcm.domain.lablet.lab_standing import Standing, stand
 from lcm.domain.lablet.listed_lab import LabMark
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.telemetry import LabRecord
+from lcm.domain.worker import Worker
 
 
 class Standings:
@@ -52,6 +55,17 @@ class Standings:
         session = await self._find(claim.session_id)
         lab = session.lab if session is not None else None
         return lab.lab_id if lab is not None and lab.generation <= claim.lab_generation else None
+
+
+async def count_again(records: Records, worker_id: str, *, fence: Fence | None = None) -> None:
+    """Record what the labs of a worker take, without waiting for the next listing, which does so again."""
+    await records.labs.of(worker_id)
+
+    def decide(worker: Worker) -> Worker:
+        labs = records.labs.now_of(worker_id)  # of two counts at once the later write has the newer labs
+        return count_labs(worker, labs, worker.claims) if worker.is_live else worker
+
+    await records.workers.change(worker_id, decide, fence=fence)
 
 
 async def note_lab(records: Records, event: LabletEvent, lab: LabRecord, *, by: str, reason: str) -> None:

@@ -148,7 +148,7 @@ async def _record_summary(
         if report.is_full and not report.unread:
             current = note_missing_labs(current, missing, now=now)
         summary = summarize(
-            labs,
+            records.labs.now_of(current.id),
             current.claims,
             listed_at=now if report.is_full else current.cml.labs.listed_at,
             is_partial=not report.is_full,
