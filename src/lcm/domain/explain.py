@@ -158,7 +158,7 @@ def _waiting_for_cml(worker: Worker, policy: IdlePolicy, now: datetime) -> Itera
 
 def _lacks_kvm(worker: Worker) -> bool:
     health = worker.cml.health
-    return health is not None and any(check.endswith(": kvm_vmx_enabled") for check in health.failing)
+    return health is not None and health.lacks_kvm
 
 
 def _may_be_paused(worker: Worker) -> bool:

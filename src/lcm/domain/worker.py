@@ -131,6 +131,11 @@ class CmlHealth(msgspec.Struct, frozen=True, kw_only=True):
     failing: tuple[str, ...] = ()
     """The checks that fail, as `<host>: <check>`."""
 
+    @property
+    def lacks_kvm(self) -> bool:
+        """Whether CML finds that it cannot run virtual machines with KVM."""
+        return any(check.endswith(": kvm_vmx_enabled") for check in self.failing)
+
 
 class CmlLicense(msgspec.Struct, frozen=True, kw_only=True):
     """CML's report of its license; never a token."""

@@ -44,6 +44,7 @@ from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import (
     COLLECTING,
     GRADING,
+    IN_USE,
     INSTANTIATING,
     READY,
     RUNNING,
@@ -418,7 +419,7 @@ class LabletReconciler(Reconciler[LabletSession]):
         return await self._report(session, Report((checking,)))
 
     async def _start(self, session: LabletSession, server: CmlServer) -> LabletSession | ReconciliationResult:
-        if session.status is RUNNING:
+        if session.status in IN_USE:
             return await self._restart(session, server)
         attempts = _attempts(session, LabStep.START) + 1
         try:

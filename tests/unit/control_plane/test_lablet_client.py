@@ -1,17 +1,21 @@
 """The lablet controller's client against the application: a whole session, and what a refusal carries."""
 
 from collections.abc import Mapping
+from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from lcm.control_plane.streaming.event_names import SessionEvent, session_event_of
 from lcm.domain.errors import Fenced, NotFound, Unreachable
 from lcm.domain.lablet.instantiation import owner_of
 from lcm.domain.lablet.lab import CleanupProof, LabCleanup, LabStep, StepReport, StepStatus
 from lcm.domain.lablet.marker import SeenLab, is_ours
-from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.session import LabletSession, WaitCode, WaitsFor
 from lcm.domain.lablet.states import EndReason, SessionStatus
+from lcm.domain.lablet.timeslot import Timeslot
 from lcm.rest.lablet_client import LabletClient, SessionChanged
 from lcm.rest.lablet_reports import ImportIntent, LabCleaned, LabImported, SessionMove, SessionProgress
 from lcm.rest.lablets import PlacementOrder
@@ -192,6 +196,22 @@ async def test_progress_is_an_event_of_its_own_and_the_status_comes_first(desk: 
     assert session_event_of(after, after) is None
     ready = await desk.move(SessionStatus.READY)
     assert session_event_of(before, ready) is SessionEvent.STATUS_UPDATED
+
+
+async def test_what_a_session_waits_for_and_its_timeslot_have_events_of_their_own(
+    desk: ControllerDesk,
+) -> None:
+    before, now = await desk.import_lab(), desk.clock.now()
+    waits = replace(before, waits_for=WaitsFor(code=WaitCode.NO_ROOM, text="full", since=now))
+    booked = replace(waits, timeslot=Timeslot(start=now, end=now + timedelta(hours=1)))
+    ended = replace(booked, status=SessionStatus.TERMINATED)
+    pairs = [(None, before), *pairwise((before, waits, booked, ended))]
+    assert [session_event_of(was, found) for was, found in pairs] == [
+        "lablet.session.created",
+        "lablet.session.waiting.updated",
+        "lablet.session.timeslot.updated",
+        "lablet.session.ended",
+    ]
 
 
 async def test_the_progress_of_very_many_nodes_is_sent_in_parts(desk: ControllerDesk) -> None:

@@ -100,3 +100,18 @@ async def test_the_removal_of_a_lab_by_lcm_is_no_activity_and_other_work_of_peop
     assert (await report(bench, other)).last_at == bench.clock.now()
     await bench.clock.sleep(1)
     assert (await report(bench, None)).last_at == bench.clock.now()
+
+
+async def test_the_removal_of_a_lab_by_lcm_is_no_activity_if_it_is_reported_when_the_lab_is_gone(
+    bench: DiscoveryBench,
+) -> None:
+    lab = bench.make_lab("to be removed")
+    await bench.discover()
+    used_at = bench.clock.now()
+    await bench.clock.sleep(120)
+    await bench.admin.post(f"/api/workers/w1/labs/{lab.id}/remove", {"title": "to be removed"})
+    stopped_at = bench.clock.now()
+    await bench.carry_out()
+    assert await bench.records.labs.find("w1", lab.id) is None
+    assert (await report(bench, lab, stopped_at)).last_at is None
+    assert (await report(bench, lab, used_at)).last_at == used_at, "before the removal it was a person"

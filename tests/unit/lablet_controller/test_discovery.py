@@ -148,6 +148,8 @@ async def test_a_person_may_have_the_labs_listed_now(bench: DiscoveryBench) -> N
     await bench.discover(timedelta(seconds=1))
     await bench.discover(timedelta(seconds=1))
     assert bench.calls.count("report_labs") == 2
+    entries = await bench.records.lablet_audit.newest(worker_id="w1")
+    assert "lab_discovery_requested" in [entry.event for entry in entries]
 
 
 async def test_nodes_are_read_again_only_of_labs_that_changed(bench: DiscoveryBench) -> None:

@@ -6,6 +6,8 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
+from lcm.control_plane.commands.lablets.sweep_claims import ClaimSweep
+from lcm.domain.capacity import Capacity
 from lcm.domain.errors import Unreachable
 from lcm.domain.lablet.lab import LabStep
 from lcm.domain.lablet.states import (
@@ -20,6 +22,8 @@ from lcm.domain.lablet.states import (
 from lcm.domain.lifecycle import DRAINING
 from lcm.simulator.cml.lab_faults import NeverBoots, RefuseLab
 from support.lablet_bench import LabletBench
+
+NO_ROOM = Capacity(cpu=0.1, memory_gb=0.1, storage_gb=0.1, nodes=0)
 
 
 @pytest.fixture
@@ -169,3 +173,26 @@ async def test_a_worker_that_drains_tries_a_failed_lab_three_times(bench: Lablet
     assert (ended.status, ended.worker_id) == (FAILED, "w1")
     assert bench.calls.count("start_lab") == 3
     assert SCHEDULED not in [line.target for line in ended.state_history[2:]]
+
+
+# A claim that is lost, and does not fit back
+
+
+@pytest.mark.parametrize("call", ["intend_import", "delete_lab"])
+async def test_a_session_that_lost_its_claim_imports_no_lab_and_looks_for_another_worker(
+    bench: LabletBench, call: str
+) -> None:
+    """Before its first import, and when nodes that did not boot twice have it import its lab anew."""
+    bench.cml.labs.faults.add(NeverBoots())
+    died = bench.die_once_after(call)
+    while not died:
+        await bench.step()
+    await bench.change_worker(lambda worker: replace(worker, claims=(), declared_capacity=NO_ROOM))
+    await ClaimSweep(bench.records, bench.policies).sweep()
+    assert (lab := (await bench.session()).lab) is not None
+    assert lab.claim_lost_at is not None
+    imports = bench.calls.count("import_lab")
+    session = await bench.drive(PENDING_SCHEDULING)
+    assert session.state_history[-1].reason.startswith("claim_lost: ")
+    assert "w1" in session.avoided_workers
+    assert (bench.titles(), bench.calls.count("import_lab")) == ([], imports)

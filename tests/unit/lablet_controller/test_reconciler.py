@@ -245,6 +245,15 @@ async def test_an_import_without_an_answer_is_found_by_its_marker(bench: LabletB
     assert (bench.calls.count("import_lab"), len(bench.titles())) == (1, 1)
 
 
+@pytest.mark.parametrize(("is_cut", "event"), [(False, "lab_imported"), (True, "lab_adopted")])
+async def test_the_lab_of_a_session_is_audited_once(bench: LabletBench, is_cut: bool, event: str) -> None:
+    if is_cut:
+        bench.labs.cut.add("import_lab")
+    session = await bench.drive(RUNNING)
+    entries = await bench.records.lablet_audit.newest(session_id=session.id)
+    assert [each.event for each in entries if each.event.startswith("lab_")] == [event]
+
+
 async def test_an_import_that_lands_late_is_waited_for(bench: LabletBench) -> None:
     """Before its time is over nothing is imported again."""
     bench.labs.failing["import_lab"] = Unreachable("timed out")

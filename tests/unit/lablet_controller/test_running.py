@@ -1,10 +1,12 @@
 """A lab in use is watched over: what people do is theirs, what a restart of the worker did is undone."""
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
 from lcm.domain.lablet.lab import LabStep, StepStatus
-from lcm.domain.lablet.states import INSTANTIATING, RUNNING, TERMINATED
+from lcm.domain.lablet.states import INSTANTIATING, READY, RUNNING, TERMINATED
 from lcm.domain.lifecycle import RUNNING as WORKER_RUNNING
 from lcm.domain.lifecycle import STARTING
 from lcm.domain.worker import HistoryEntry
@@ -161,6 +163,20 @@ async def test_a_lab_that_boots_while_its_worker_is_restarted_is_started_again()
     await desk.drive(RUNNING)
     assert (desk.states(), desk.calls.count("import_lab")) == ({"BOOTED"}, 1)
     assert (desk.clock.now() - before).total_seconds() < 120
+
+
+async def test_a_ready_lab_whose_worker_was_restarted_is_started_before_its_timeslot() -> None:
+    desk = Desk()
+    await desk.open(timeslot=desk.slot(in_minutes=20))
+    session = await desk.drive(READY)
+    await desk.lose_power()
+    await desk.steps(2)
+    await desk.clock.sleep(30)
+    assert session.timeslot is not None
+    assert desk.clock.now() < session.timeslot.start - timedelta(minutes=1)
+    assert ((await desk.session()).status, desk.states()) == (READY, {"BOOTED"})
+    await desk.drive(RUNNING)
+    assert (desk.calls.count("import_lab"), desk.calls.count("start_lab")) == (1, 2)
 
 
 async def test_only_a_lab_in_use_is_started_again(desk: Desk) -> None:

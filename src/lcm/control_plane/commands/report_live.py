@@ -22,7 +22,7 @@ from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict, NotFound
 from lcm.domain.idle import with_countdown
 from lcm.domain.lablet.listed_lab import LabAction, LabKind
-from lcm.domain.lablet.own_actions import is_own_action
+from lcm.domain.lablet.own_actions import SLACK, is_own_action
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.observed import record_activity, record_connection
 from lcm.domain.requests import cancel_pause
@@ -247,7 +247,10 @@ async def _is_own(
     if session is not None and is_own_action(session, event.at, worker_came_up_at=came_up_at):
         return True
     lab = await records.labs.find(worker_id, event.lab_id)
-    return lab is not None and lab.request is not None and lab.request.action is LabAction.REMOVE
+    if lab is not None and lab.request is not None and lab.request.action is LabAction.REMOVE:
+        return True
+    removed_from = records.labs.removal_requested_at(worker_id, event.lab_id)
+    return removed_from is not None and event.at >= removed_from - SLACK
 
 
 def _mark(stream: str, sequence: int) -> ActivityMark | None:

@@ -25,7 +25,7 @@ from lcm.control_plane.store.port import (
     VersionConflict,
 )
 from lcm.domain.errors import Conflict, Fenced
-from lcm.domain.lablet.listed_lab import LabKind
+from lcm.domain.lablet.listed_lab import LabAction, LabKind
 from lcm.domain.launch import WorkerId
 from lcm.domain.telemetry import LabChange, LabRecord, LabStats, lab_after, undiscovered_lab
 
@@ -52,6 +52,8 @@ class Labs:
         self._known: dict[str, dict[str, tuple[int, LabRecord]]] = {}
         self._deleted: dict[str, datetime] = {}
         """When labs were deleted; the latest `MAX_DELETED` only."""
+        self._removed: dict[str, datetime] = {}
+        """When the removal of labs that are gone was requested of LCM; the latest `MAX_DELETED` only."""
         self._is_loaded = False
         self._loading = asyncio.Lock()
         self._received_while_loading: list[tuple[str, str, int, LabRecord | None]] = []
@@ -109,6 +111,10 @@ class Labs:
     def was_deleted_after(self, worker_id: str, lab_id: str, moment: datetime) -> bool:
         """Return whether a lab was deleted later than an observation that shows it."""
         return self._deleted.get(_document_id(worker_id, lab_id), _LONG_AGO) > moment
+
+    def removal_requested_at(self, worker_id: str, lab_id: str) -> datetime | None:
+        """Return since when LCM was to remove a lab that is gone; None if a person did, or long ago."""
+        return self._removed.get(_document_id(worker_id, lab_id))
 
     async def revise(
         self,
@@ -178,7 +184,7 @@ class Labs:
             return True
         known = self._known.setdefault(worker_id, {})
         if record is None:
-            known.pop(lab_id, None)
+            self._forget(worker_id, lab_id)
         elif self.version_of(worker_id, lab_id) < version:
             known[lab_id] = (version, record)
         else:
@@ -238,7 +244,7 @@ class Labs:
         try:
             if after is None:
                 await self._store.delete(KIND, document_id, version)
-                self._known.get(worker_id, {}).pop(lab_id, None)
+                self._forget(worker_id, lab_id)
                 return
             document = Document(KIND, document_id, version + 1, msgspec.json.encode(after))
             await (self._store.replace if before else self._store.insert)(document, fence)
@@ -257,10 +263,19 @@ class Labs:
     async def _reread(self, worker_id: str, lab_id: str) -> None:
         document = await self._store.get(KIND, _document_id(worker_id, lab_id))
         if document is None:
-            self._known.get(worker_id, {}).pop(lab_id, None)
+            self._forget(worker_id, lab_id)
         else:
             record = _decoder.decode(document.body)
             self._known.setdefault(worker_id, {})[lab_id] = (document.version, record)
+
+    def _forget(self, worker_id: str, lab_id: str) -> None:
+        """Drop a record that is gone. What CML reports of a lab may come after its removal."""
+        _, record = self._known.get(worker_id, {}).pop(lab_id, (0, None))
+        if record is None or record.request is None or record.request.action is not LabAction.REMOVE:
+            return
+        self._removed[_document_id(worker_id, lab_id)] = record.request.asked_at
+        if len(self._removed) > MAX_DELETED:
+            del self._removed[next(iter(self._removed))]
 
     async def _load(self) -> None:
         if self._is_loaded:
@@ -278,6 +293,9 @@ class Labs:
                     log.error("unreadable lab record skipped", lab=document.id, error=str(error))
                     continue
                 known.setdefault(record.worker_id, {})[record.lab_id] = (document.version, record)
+            for worker_id, labs in self._known.items():
+                for lab_id in labs.keys() - known.get(worker_id, {}).keys():
+                    self._forget(worker_id, lab_id)
             self._known = known
             self._is_loaded = True
             for received in self._received_while_loading:

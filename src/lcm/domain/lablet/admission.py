@@ -81,6 +81,7 @@ def view_of(
         cml_version=worker.cml.version,
         node_definitions=frozenset(definitions.node_definitions) if definitions is not None else None,
         images=frozenset(definitions.images) if definitions is not None else None,
+        has_nested_virtualization=False if health is not None and health.lacks_kvm else None,
         is_drained_by_scale_down=worker.status is DRAINING
         and worker.pause.reason is PauseReason.IDLE_TIMEOUT,
         early_at=early_at,

@@ -42,6 +42,8 @@ SLOWEST_BOOT_FACTOR: Final = 1.5
 _WANT_OF_ROOM: Final = re.compile(r"licen[cs]e|resource|memory|ram\b|cpu|disk|compute", re.IGNORECASE)
 """What CML says when it cannot start a lab that another worker may start."""
 MAX_TAG_CHANGES: Final = 3
+_CLAIM_LOST: Final = "claim_lost: the worker has no room for the lab any more"
+"""Nothing is imported without a claim."""
 _NEVER: Final = StepRecord(status=StepStatus.PENDING)
 
 
@@ -58,6 +60,8 @@ def decide(situation: Situation) -> Decision:
     match situation.seen:
         case Unknown(reason):
             return _wait(situation, reason)
+        case Absent() if lab.claim_lost_at is not None:
+            return Unschedule(_CLAIM_LOST, is_lab_gone=lab.lab_id is not None)
         case Absent() if lab.lab_id is None:
             return Import()
         case Absent() if _is_start_refused(session):

@@ -88,6 +88,16 @@ def test_what_has_changed_since_the_decision_refuses_the_claim(worker: Worker, l
     assert refused.value.label == label
 
 
+def test_a_worker_whose_cml_finds_no_kvm_takes_no_lab_that_needs_it() -> None:
+    worker = with_cml(ready(), health=CmlHealth(is_licensed=True, failing=("cml: kvm_vmx_enabled",)))
+    demanding = replace(DEMAND, needs_nested_virtualization=True)
+    for taker, demand in ((ready(), demanding), (worker, DEMAND)):
+        assert find_claim(claimed(taker, demand), "s", 1) is not None
+    with pytest.raises(PlacementRefused, match="nested_virt") as refused:
+        claimed(worker, demanding)
+    assert refused.value.label == Label.AMI
+
+
 def test_claims_that_came_first_count() -> None:
     worker = claimed(claimed(ready(), session="a"), session="b")
     with pytest.raises(PlacementRefused) as refused:
