@@ -225,6 +225,8 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     position: int
     worker_id: str | None
+    likely_at: datetime | None = None
+    """When it likely gets a worker; None where nothing is on the way but for the first of those."""
 
 
 class SchedulingQueue(msgspec.Struct, frozen=True, kw_only=True):

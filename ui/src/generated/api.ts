@@ -883,6 +883,7 @@ export interface QueueEntry {
   readonly text: string;
   readonly position: number;
   readonly worker_id: string | null;
+  readonly likely_at: string | null;
 }
 
 /** One reason for a worker's status, or one next event. */
