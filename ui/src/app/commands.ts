@@ -30,7 +30,7 @@ export type OpenDialog =
   | { readonly kind: "template"; readonly name: string; readonly isChanged: boolean }
   | { readonly kind: "token-created"; readonly name: string; readonly token: string }
   | { readonly kind: "revoke-token"; readonly token: TokenView }
-  | { readonly kind: "remove-lab"; readonly lab: LabView }
+  | { readonly kind: "remove-lab" | "adopt-lab"; readonly lab: LabView }
   | { readonly kind: SessionsDialogKind; readonly ids: readonly string[] }
   | { readonly kind: "hold" | "adopt"; readonly entries: readonly WorkerEntry[] }
   | { readonly kind: "bulk"; readonly action: BulkRequest; readonly entries: readonly WorkerEntry[] }
@@ -50,9 +50,9 @@ export function openSessionsDialog(kind: SessionsDialogKind, ids: readonly strin
   openDialog.value = { kind, ids };
 }
 
-/** Ask before a lab is removed. */
-export function openLabDialog(lab: LabView): void {
-  openDialog.value = { kind: "remove-lab", lab };
+/** Ask before a lab is removed, and as what it is adopted. */
+export function openLabDialog(kind: "remove-lab" | "adopt-lab", lab: LabView): void {
+  openDialog.value = { kind, lab };
 }
 
 export function closeDialog(): void {

@@ -411,6 +411,12 @@ export interface LabAdoption {
   readonly definition?: AdoptedAs | null;
 }
 
+/** What the lab is adopted as. */
+export interface LabAdoptionRequest {
+  readonly definition?: string | null;
+  readonly version?: string | null;
+}
+
 /** A change of state of a lab or of an element in it. */
 export interface LabChange {
   readonly worker_id: string;

@@ -297,18 +297,30 @@ function Actions({ lab }: { lab: LabView }) {
       {lab.kind === "adopted" ? (
         <ActionButton lab={lab} action="disown" icon="close" label="Disown" onClick={() => void send(lab, "disown")} />
       ) : (
-        <ActionButton lab={lab} action="adopt" icon="held" label="Adopt" onClick={() => void send(lab, "adopt")} />
+        <ActionButton
+          lab={lab}
+          action="adopt"
+          icon="held"
+          label="Adopt"
+          onClick={() => openLabDialog("adopt-lab", lab)}
+        />
       )}
       {lab.kind === "session" ? (
         <EndButton lab={lab} />
       ) : (
-        <ActionButton lab={lab} action="remove" icon="delete" label="Remove" onClick={() => openLabDialog(lab)} />
+        <ActionButton
+          lab={lab}
+          action="remove"
+          icon="delete"
+          label="Remove"
+          onClick={() => openLabDialog("remove-lab", lab)}
+        />
       )}
     </div>
   );
 }
 
-async function send(lab: LabView, action: LabAction): Promise<void> {
+async function send(lab: LabView, action: "start" | "stop" | "disown"): Promise<void> {
   try {
     await requestLab(lab, action);
   } catch (error) {
