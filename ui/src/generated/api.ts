@@ -45,6 +45,7 @@ export interface AdoptedAs {
 export interface AdoptedWorker {
   readonly worker_id: string;
   readonly name: string;
+  readonly is_trusted: boolean;
 }
 
 /** One line of the scaling audit log. */
