@@ -1195,6 +1195,7 @@ export interface TopologyAnalysis {
   readonly unknown_definitions: readonly string[];
   readonly warnings: readonly TopologyWarning[];
   readonly fits: readonly Fit[];
+  readonly median_ready_seconds: number | null;
 }
 
 /** One node of a lab, and what it needs. */
