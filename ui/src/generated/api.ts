@@ -181,6 +181,12 @@ export interface CmlLicense {
   readonly product_license: string | null;
 }
 
+/** At which of a worker's addresses people reach its CML. */
+export interface CmlPlace {
+  readonly uses_private_ip: boolean;
+  readonly port: number;
+}
+
 /** What is kept of a lab at its end. */
 export type Collect = "configs" | "none" | "topology";
 
@@ -1102,6 +1108,7 @@ export interface SessionView {
   readonly id: string;
   readonly actor: string;
   readonly role: string;
+  readonly cml: CmlPlace;
 }
 
 /** How people can sign in. */
