@@ -30,6 +30,7 @@ import {
   NewTokenDialog,
   RevokeDialog,
   SignOutEverywhereDialog,
+  SignOutPersonDialog,
   TemplateDialog,
   TokenCreatedDialog,
 } from "../features/settings/settings-dialogs";
@@ -203,6 +204,8 @@ function Dialogs() {
       return <RevokeDialog token={dialog.token} />;
     case "sign-out-everywhere":
       return <SignOutEverywhereDialog />;
+    case "sign-out-person":
+      return <SignOutPersonDialog browser={dialog.browser} />;
     case "add-definition":
       return <AddDefinitionDialog />;
     case "end-sessions":

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { ACTION_LABEL } from "../features/worker/model";
-import type { Action, LabView, NewWorker, TokenView, WorkerView } from "../generated/api";
+import type { Action, BrowserSession, LabView, NewWorker, TokenView, WorkerView } from "../generated/api";
 import * as api from "./api";
 import { denialFor } from "./session";
 import { sendAll } from "./several";
@@ -30,6 +30,7 @@ export type OpenDialog =
   | { readonly kind: "template"; readonly name: string; readonly isChanged: boolean }
   | { readonly kind: "token-created"; readonly name: string; readonly token: string }
   | { readonly kind: "revoke-token"; readonly token: TokenView }
+  | { readonly kind: "sign-out-person"; readonly browser: BrowserSession }
   | { readonly kind: "remove-lab" | "adopt-lab"; readonly lab: LabView }
   | { readonly kind: SessionsDialogKind; readonly ids: readonly string[] }
   | { readonly kind: "hold" | "adopt"; readonly entries: readonly WorkerEntry[] }
