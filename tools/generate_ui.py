@@ -89,6 +89,7 @@ SENT: Final = (
     "NewSession",
     "NewBatch",
     "PreviewRequest",
+    "LabAdoptionRequest",
     "LabRemoval",
 )
 

@@ -272,7 +272,7 @@ async def test_the_labs_are_accessible(page: Page, plane: LonePlane, scheme: Sch
     await expect(page.locator(".row-lab")).to_have_count(3)
     await page.get_by_role("button", name="Foreign 1").click()
     assert await violations(page) == []
-    await check_dialogs(page, "Remove BGP of Ada")
+    await check_dialogs(page, "Remove BGP of Ada", "Adopt BGP of Ada")
     await page.get_by_role("button", name="Foreign 1").click()
     await page.set_viewport_size(PHONE)
     assert await violations(page) == []

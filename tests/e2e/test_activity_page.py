@@ -1,6 +1,7 @@
 """The page of everything that happened: live without moving what is read, back in time, exported."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,27 @@ async def test_what_happened_is_found_by_kind_person_and_worker_and_the_filter_i
     await page.keyboard.press("Enter")
     await entries.get_by_role("link", name="live").click()
     await expect(page.get_by_role("complementary", name="live")).to_be_visible()
+
+
+async def test_the_past_is_shown_between_two_moments_which_are_in_the_address(
+    page: Page, plane: LonePlane
+) -> None:
+    await record(plane, "skipped_not_idle", "of today", plane.worker_id)
+    await open_page(page, plane, "dark", "#/activity?kind=scaling")
+    await expect(page.get_by_test_id("audit")).to_contain_text("of today")
+    up_to = page.get_by_label("Up to")
+    await up_to.fill("2026-01-01T06:00")
+    await up_to.press("Enter")
+    await expect(page.get_by_role("heading", name="Nothing matches")).to_be_visible()
+    await page.reload()
+    await expect(up_to).to_have_value("2026-01-01T06:00")
+    await expect(page.get_by_role("link", name="CSV", exact=True)).to_have_attribute(
+        "href", re.compile("until=20")
+    )
+    await up_to.fill("")
+    await page.get_by_label("From").fill("2026-01-01T06:00")
+    await page.get_by_label("From").press("Tab")
+    await expect(page.get_by_test_id("audit")).to_contain_text("of today")
 
 
 async def test_what_arrives_never_moves_what_somebody_points_at(page: Page, plane: LonePlane) -> None:

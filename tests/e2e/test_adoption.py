@@ -49,6 +49,18 @@ async def test_an_admin_sees_what_was_found_and_adopts_it_by_its_certificate(
     assert (await plane.admin.get(f"/api/workers/{worker['id']}"))["is_trusted"] is True
 
 
+async def test_the_page_of_a_worker_says_that_it_is_not_adopted_and_adopts_it(
+    page: Page, plane: LonePlane
+) -> None:
+    worker = await find(plane, "found", "9f" * 32)
+    await page.goto(f"{plane.url}/?token={plane.token}#/workers/{worker['id']}/details")
+    section = page.get_by_role("region", name="Adoption")
+    await expect(section).to_contain_text("9f" * 32)
+    await section.get_by_role("button", name="Adopt…").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Adopt", exact=True).click()
+    await expect(section).to_have_count(0)
+
+
 async def test_several_are_adopted_together_and_what_is_trusted_is_left_as_it_is(
     page: Page, plane: LonePlane
 ) -> None:

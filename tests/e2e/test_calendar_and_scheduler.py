@@ -80,5 +80,6 @@ async def test_what_waits_is_queued_with_its_reason_and_what_is_placed_fills_a_w
     bin_of_worker = page.locator(f'[data-worker-id="{plane.worker_id}"]')
     await expect(bin_of_worker).to_contain_text("1 session")
     await expect(bin_of_worker.get_by_role("img", name="CPU: 1 of")).to_be_visible()
+    await expect(queue).to_contain_text(re.compile("expected (at|within)"))
     await queue.get_by_role("link", name="basics 1.0.0").click()
     await expect(page.get_by_role("region", name="Why and when")).to_be_visible()

@@ -69,12 +69,28 @@ async def test_a_lab_of_people_is_adopted_and_disowned(
     await desk.list_labs({"lab_id": "foreign-1", "title": "BGP of Ada"})
     await open_labs(page, plane)
     await page.get_by_role("button", name="Adopt BGP of Ada").click()
-    await expect(row(page, "foreign-1")).to_contain_text("Adopted by admin")
+    await page.get_by_role("dialog").get_by_role("button", name="Adopt lab").click()
+    await expect(row(page, "foreign-1")).to_contain_text("Adopted by admin: ")
     await page.get_by_role("group", name="Kind").get_by_role("button", name="Adopted 1").click()
     await page.get_by_role("button", name="Disown BGP of Ada").click()
     await expect(row(page, "foreign-1")).to_have_count(0)
     await page.get_by_role("button", name="Show all labs").click()
     await expect(row(page, "foreign-1")).to_have_attribute("data-kind", "foreign")
+
+
+async def test_a_lab_of_people_is_adopted_as_one_of_a_definition(
+    page: Page, plane: LonePlane, desk: LabletDesk
+) -> None:
+    definition = await desk.define()
+    await desk.list_labs({"lab_id": "foreign-1", "title": "BGP of Ada"})
+    await open_labs(page, plane)
+    await page.get_by_role("button", name="Adopt BGP of Ada").click()
+    dialog = page.get_by_role("dialog", name="Adopt BGP of Ada?")
+    choice = dialog.get_by_label("Adopt as a lab of")
+    await expect(choice).to_have_value("")
+    await choice.select_option(label=f"{definition['name']} {definition['version']}")
+    await dialog.get_by_role("button", name="Adopt lab").click()
+    await expect(row(page, "foreign-1")).to_contain_text("Adopted by admin as a lab of basics 1.0.0:")
 
 
 @pytest.mark.provokes("409 POST")

@@ -52,6 +52,22 @@ async def test_the_navigation_leads_to_every_page_by_click_and_by_key(page: Page
         await expect(current).to_have_text(name)
 
 
+async def test_a_wide_screen_shows_the_whole_navigation_while_it_connects_too(
+    page: Page, plane: LonePlane
+) -> None:
+    async def never_answer(_: Route) -> None:
+        """Leave the request as it is."""
+
+    await page.route("**/api/events/stream**", never_answer)
+    await page.goto(f"{plane.url}/?token={plane.token}")
+    await page.wait_for_selector('[data-connection="connecting"]')
+    nav = await page.get_by_role("navigation", name="Pages").bounding_box()
+    last = await page.get_by_role("link", name="Settings", exact=True).bounding_box()
+    assert nav is not None
+    assert last is not None
+    assert last["x"] + last["width"] <= nav["x"] + nav["width"] + 1  # pixels are rounded
+
+
 async def test_scaling_decisions_are_listed_filtered_and_lead_to_the_worker(
     page: Page, plane: LonePlane
 ) -> None:

@@ -111,6 +111,26 @@ async def test_signing_out_everywhere_ends_the_sessions_of_all_browsers_and_no_t
     assert (await plane.admin.get("/api/session/all"))["items"] == []
 
 
+async def test_an_admin_sees_who_is_signed_in_and_signs_one_person_out(
+    page: Page, browser: Browser, plane: LonePlane
+) -> None:
+    _, made = await plane.admin.call("POST", "/api/tokens", {"name": "ada", "role": "operator"})
+    async with await browser.new_context() as profile:
+        other = await profile.new_page()
+        await other.goto(f"{plane.url}/?token={made['token']}#/settings")
+        of_ada = other.get_by_role("region", name="Browsers").locator("[data-browser]")
+        await expect(of_ada).to_have_count(1)
+        await open_page(page, plane, "dark", "#/settings")
+        browsers = page.get_by_role("region", name="Browsers")
+        await expect(browsers.locator("[data-browser]")).to_have_count(2)
+        await browsers.get_by_role("button", name="Sign out ada").click()
+        dialog = page.get_by_role("dialog", name="Sign out ada?")
+        await dialog.get_by_role("button", name="Sign out", exact=True).click()
+        await expect(browsers.locator("[data-browser]")).to_have_count(1)
+        await expect(other.get_by_label("Access token")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Settings", level=1)).to_be_visible()
+
+
 async def test_discovery_is_changed_field_by_field(page: Page, plane: LonePlane) -> None:
     await open_page(page, plane, "dark", "#/settings")
     discovery = page.get_by_role("region", name="Discovery")

@@ -4,6 +4,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from e2e.test_accessibility import PHONE, SCHEMES, Scheme, open_page, violations
+from e2e.test_adoption import find
 from support.lone_plane import LonePlane
 from support.processes import RunningLcm
 
@@ -70,6 +71,7 @@ async def test_all_processes_of_a_real_lcm_report_themselves(page: Page, lcm: Ru
 async def test_the_system_page_says_what_is_missing_and_is_accessible(
     page: Page, plane: LonePlane, scheme: Scheme
 ) -> None:
+    await find(plane, "discovered", None)
     status, _ = await plane.reported("POST", "/processes", REPORT)
     assert status == 204
     await open_page(page, plane, scheme, "#/system")
@@ -81,6 +83,8 @@ async def test_the_system_page_says_what_is_missing_and_is_accessible(
     await expect(worker_controller.filter(has_text="worker-controller")).to_contain_text("4 retrying")
     orphans = page.get_by_role("region", name="Instances without a worker")
     await expect(orphans).to_contain_text("launch 1 of a worker without a record")
+    found = page.get_by_role("region", name="Workers found in EC2").get_by_role("listitem")
+    await expect(found.filter(has_text="discovered")).to_contain_text("Not adopted")
     assert await violations(page) == []
     await page.set_viewport_size(PHONE)
     assert await violations(page) == []

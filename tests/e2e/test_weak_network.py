@@ -6,11 +6,13 @@ import pytest
 from playwright.async_api import CDPSession, Locator, Page, Route, expect
 from yarl import URL
 
+from e2e.test_accessibility import Scheme, violations
 from support.lone_plane import LonePlane
 from support.silent_proxy import SilentProxy, silent_proxy
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+BOTH: Final[tuple[Scheme, ...]] = ("light", "dark")
 SLOW: Final = {
     "offline": False,
     "latency": 400,  # milliseconds
@@ -36,6 +38,9 @@ async def test_after_hours_of_sleep_the_page_says_how_old_it_is_and_shows_the_pr
         await expect(out_of_date).to_contain_text("last heard 3 h ago")
         await expect(page.locator("[data-connection]")).not_to_have_attribute("data-connection", "live")
         await expect(page.locator('[data-worker-name="made-at-night"]')).to_have_count(0)
+        for scheme in BOTH:
+            await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            assert await violations(page) == []
 
         await wake(page, network)
         await expect(page.locator('[data-worker-name="made-at-night"]')).to_be_visible()

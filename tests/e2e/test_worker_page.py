@@ -224,6 +224,7 @@ async def test_definitions_show_their_picture_and_where_they_can_run(
     for label in ("pc1", "pc2"):
         await expect(page.locator(f'[data-node="{label}"] .topology-label')).to_be_visible()
     await expect(page.get_by_role("region", name="Needs")).to_contain_text("2 CPU")
+    await expect(page.get_by_role("region", name="Needs")).to_contain_text("too few labs came up")
     fits = page.get_by_role("region", name="Where it can run")
     await expect(fits.locator('[data-fit="live"]')).to_be_visible()
     assert await fits.locator('[data-possible="false"] .fit-reason').all_inner_texts() != []

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import {
   ALL_LABS,
+  adoptionOf,
   asksForTitle,
   canRequest,
   countKind,
@@ -13,6 +14,7 @@ import {
 } from "../src/features/labs/all-labs";
 import type { LabRequest, LabView } from "../src/generated/api";
 import { LAB_KINDS } from "../src/generated/rules";
+import { definition as definitionView } from "./examples";
 
 const NOW = Date.parse("2026-03-02T10:00:00Z");
 
@@ -130,4 +132,10 @@ describe("the labs on all workers", () => {
   test("only the removal of a lab of people asks for its title", () => {
     expect(LAB_KINDS.filter((kind) => asksForTitle(lab({ kind })))).toEqual(["foreign", "adopted"]);
   });
+});
+
+test("a lab is adopted as the definition that is chosen, and as none by default", () => {
+  const known = [definitionView({ id: "d-1", name: "bgp", version: "1.0.0" })];
+  expect(adoptionOf(known, "")).toEqual({});
+  expect(adoptionOf(known, "d-1")).toEqual({ definition: "bgp", version: "1.0.0" });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { binsOf, filledText, outcomeInfo } from "../src/features/scheduler/scheduler";
+import { binsOf, expectedText, filledText, outcomeInfo } from "../src/features/scheduler/scheduler";
 import type { Outcome } from "../src/generated/api";
 import { DEMAND, lablet, worker } from "./examples";
 
@@ -51,6 +51,12 @@ describe("the bins", () => {
 
 test("amounts are said in numbers", () => {
   expect(filledText(24.625, 192, "GB")).toBe("24.6 of 192 GB");
+});
+
+test("what is placed next is expected within a minute", () => {
+  const now = Date.parse("2026-11-19T12:00:00Z");
+  expect(expectedText("2026-11-19T12:00:00Z", now)).toBe("expected within a minute");
+  expect(expectedText("2026-11-19T12:05:00Z", now)).toMatch(/^expected at .*05/);
 });
 
 test("an outcome of a newer server is shown as it is", () => {

@@ -96,6 +96,8 @@ class TopologyAnalysis(msgspec.Struct, frozen=True, kw_only=True):
     """Node definitions whose needs are not known: the author has to state the needs of the lab."""
     warnings: tuple[TopologyWarning, ...]
     fits: tuple[Fit, ...]
+    median_ready_seconds: float | None = None
+    """In which half of its newest labs were ready, from their import on; None if too few are known."""
 
 
 # Sessions and classes.
@@ -225,6 +227,8 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     position: int
     worker_id: str | None
+    likely_at: datetime | None = None
+    """When it likely gets a worker; None where nothing is on the way but for the first of those."""
 
 
 class SchedulingQueue(msgspec.Struct, frozen=True, kw_only=True):

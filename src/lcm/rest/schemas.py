@@ -342,6 +342,14 @@ class RegionList(msgspec.Struct, frozen=True, kw_only=True):
     items: list[RegionView]
 
 
+class CmlPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """At which of a worker's addresses people reach its CML."""
+
+    uses_private_ip: bool = False
+    """Otherwise at the public one; without that at the private one."""
+    port: int = 443
+
+
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     """The signed-in principal."""
 
@@ -349,6 +357,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     """The owner of the lablet sessions that the principal creates."""
     actor: str
     role: str
+    cml: CmlPlace = CmlPlace()
 
 
 class DeviceClient(msgspec.Struct, frozen=True, kw_only=True):

@@ -120,6 +120,8 @@ class AdoptedWorker(msgspec.Struct, frozen=True, kw_only=True):
 
     worker_id: str
     name: str
+    is_trusted: bool
+    """It was adopted; without that its CML gets no login, license or sessions."""
 
 
 class SystemView(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Everything that happened in the fleet, read from the logs that own it: on virtual time."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from random import Random
 from typing import Any
 
@@ -168,6 +168,19 @@ async def test_a_page_of_a_narrow_filter_may_be_empty_and_says_where_to_go_on(fl
     page = await fleet.page(about="wanted", max_read=10)
     assert (page.items, page.next is None) == ([], False)
     assert kinds(await fleet.all_of(about="wanted", max_read=10)) == ["lablet"]
+
+
+async def test_what_happened_up_to_a_time_is_found_at_once_however_much_came_later(fleet: Fleet) -> None:
+    await fleet.define("wanted")
+    await fleet.clock.sleep(1)
+    later = fleet.clock.now()
+    for number in range(20):
+        await fleet.scale(f"reason {number}")
+    zone = timezone(timedelta(hours=2))
+    for until in (later, later.astimezone(zone)):
+        first = await fleet.page(until=until, max_read=10)
+        assert (kinds(first.items), first.next) == (["lablet"], None)
+        assert (await fleet.page(before=first.items[0].id, until=until)).items == []
 
 
 def worker_with_steps(name: str, steps: int) -> Worker:

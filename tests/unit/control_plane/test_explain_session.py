@@ -5,16 +5,19 @@ from msgspec.structs import replace
 
 from lcm.control_plane.commands.lablets.create_session import find_session
 from lcm.control_plane.queries.explain_session import explain_session
-from lcm.control_plane.queries.queue import scheduling_queue
+from lcm.control_plane.queries.queue import expected_times, scheduling_queue
 from lcm.control_plane.records.epochs import Epochs
 from lcm.control_plane.records.presence import SCHEDULER, SchedulerPresence
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.domain.capacity import Capacity
 from lcm.domain.lablet.decision import Outcome
+from lcm.domain.lablet.placement import PlacementEngine
 from lcm.domain.lablet.session import LabletSession, WaitCode
+from lcm.domain.lablet.snapshot import Snapshot
 from lcm.domain.lablet.states import READY, SCHEDULED, STOPPING, SessionStatus
 from lcm.domain.lifecycle import STARTING
 from lcm.rest.scheduling import SessionExplanation
+from support import lablets
 from support.scheduling import NEEDS, Classroom
 from support.virtual_time import VirtualClock
 
@@ -163,3 +166,18 @@ async def test_a_session_whose_end_is_requested_is_not_placed() -> None:
     assert (await explained(room, "s1")).text == "Its end is requested: not needed."
     queue = await scheduling_queue(room.plane.records, room.plane.policies, lambda _: True)
     assert queue.items == []
+
+
+def test_the_first_of_those_for_which_nothing_is_on_the_way_is_estimated_and_what_is_impossible_is_not() -> (
+    None
+):
+    full = lablets.worker(cpu=4, claims=(lablets.claim(4, ends_at=lablets.at(20)),))
+    queue = [
+        lablets.session("huge", cpu=100),
+        lablets.session("s1", cpu=4, minute=1),
+        lablets.session("s2", cpu=4, minute=2),
+    ]
+    snapshot = Snapshot(workers=(full,), sessions=tuple(queue))
+    decisions = PlacementEngine.plan(snapshot, lablets.NOON).decisions
+    found = expected_times(queue, decisions, snapshot, lablets.NOON)
+    assert found == {"huge": None, "s1": lablets.at(20) + snapshot.times.teardown, "s2": None}

@@ -12,6 +12,8 @@ from lcm.control_plane.commands.lablets.create_session import create_session
 from lcm.control_plane.commands.lablets.open_windows import move_windows
 from lcm.control_plane.commands.lablets.session_sweep import SessionSweep
 from lcm.control_plane.queries.explain_session import explain_session
+from lcm.control_plane.queries.topology import analyse_definition
+from lcm.control_plane.records.definitions import StoredDefinition
 from lcm.control_plane.records.lab_times import TOPOLOGIES, LabTimes
 from lcm.core.health import Health
 from lcm.domain.errors import Conflict
@@ -24,6 +26,7 @@ from support.core import running
 from support.lablets import at, session
 from support.scheduling import Classroom
 from unit.domain.lablet.test_definition import define
+from unit.domain.lablet.test_topology import BRANCH_OFFICE
 
 HASH = define().lab_yaml_hash
 
@@ -96,6 +99,17 @@ def test_the_topologies_that_were_used_last_are_remembered() -> None:
     )
     assert times.expected("t0") == timedelta()
     assert times.expected(f"t{TOPOLOGIES}") == times.expected("t1") == timedelta(minutes=5)
+
+
+async def test_the_analysis_of_a_definition_says_in_which_time_half_of_its_labs_were_ready() -> None:
+    room = await labs()
+    records, policies = room.plane.records, room.plane.policies
+    definition = define()
+    await records.definitions.keep_topology(BRANCH_OFFICE)
+    await records.definitions.add(StoredDefinition(id=definition.id, definition=definition))
+    assert (await analyse_definition(records, policies, definition.id)).median_ready_seconds is None
+    room.remember(12, 9, 11)
+    assert (await analyse_definition(records, policies, definition.id)).median_ready_seconds == 11 * 60
 
 
 async def test_a_lab_that_takes_longer_is_started_so_much_earlier() -> None:

@@ -108,6 +108,17 @@ async def test_a_viewer_sees_the_own_part_of_the_queue(api: Api) -> None:
     assert [entry["session"]["id"] for entry in every["items"]] == ["other", "mine"]
 
 
+async def test_the_queue_says_when_each_likely_gets_a_worker_as_its_explanation_does(api: Api) -> None:
+    for name in ("s1", "s2"):
+        await api.add_session(name, "ann")
+    _, queue = await api.ask("/api/scheduling/queue", by=KEYS.operator)
+    for entry in queue["items"]:
+        path = f"/api/lablet-sessions/{entry['session']['id']}/explain"
+        _, found = await api.ask(path, by=KEYS.operator)
+        assert entry["likely_at"] == found["eta"]["likely"]
+    assert queue["items"][0]["likely_at"] > "2026"
+
+
 async def test_a_preview_is_answered_to_a_viewer_and_bad_ones_say_what_to_do(api: Api) -> None:
     status, found = await api.ask("/api/scheduling/preview", SEATS)
     assert (status, len(found["seats"]), found["verdict"]) == (200, 2, "fits")

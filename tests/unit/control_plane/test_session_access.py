@@ -115,6 +115,8 @@ async def test_the_private_address_is_given_where_people_use_that_network() -> N
     given = (await access(bench)).body
     assert given["host"] == "10.9.9.9"
     assert given["lab_url"].startswith("https://10.9.9.9:8443/lab/")
+    told = (await bench.operator.get("/api/session")).body
+    assert told["cml"] == {"uses_private_ip": True, "port": 8443}
 
 
 async def test_a_worker_that_does_not_run_the_lab_gives_no_access(bench: LabletBench) -> None:

@@ -13,6 +13,8 @@ from lcm.control_plane.queries.system import system_view
 from lcm.core.health import Health
 from lcm.core.telemetry import LoopLagMonitor, Telemetry
 from lcm.domain.errors import Unreachable
+from lcm.domain.launch import WorkerId
+from lcm.domain.worker import Discovered, new_worker
 from lcm.rest.schemas import LeadershipClaim
 from lcm.rest.system import ControllerState, FleetFinds, OrphanView, ProcessReport, RegionScan, SystemView
 from lcm.web.process_reports import ProcessReporter
@@ -128,6 +130,17 @@ async def test_orphans_and_failed_scans_are_shown_and_are_problems(plane: Contro
     view = await view_of(plane)
     assert view.finds == finds
     assert [problem.code for problem in view.problems] == ["scan_failed", "orphans"]
+
+
+async def test_what_was_found_and_not_adopted_is_not_shown_as_adopted(plane: ControlPlane) -> None:
+    adopted = Discovered(owner_id="1", adopted_at=T0, adopted_by="ada")
+    for name, discovered in (("found", Discovered(owner_id="1")), ("kept", adopted), ("old", None)):
+        worker = new_worker(
+            worker_id=WorkerId(name), name=name, template_name="t", aws_region="r", tags={}, by="x", now=T0
+        )
+        await plane.records.workers.add(replace(worker, imported=True, discovered=discovered))
+    found = [(worker.name, worker.is_trusted) for worker in (await view_of(plane)).adopted]
+    assert found == [("found", False), ("kept", True), ("old", True)]
 
 
 async def test_a_scheduler_that_only_reports_is_not_taken_for_one_at_work() -> None:

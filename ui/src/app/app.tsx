@@ -16,6 +16,7 @@ import { ClassSheetPage } from "../features/lablets/class-sheet-page";
 import { AbandonDialog, EndDialog, ExtendDialog, RetryDialog } from "../features/lablets/session-dialogs";
 import { SessionPage } from "../features/lablets/session-page";
 import { SessionsPage } from "../features/lablets/sessions-page";
+import { AdoptLabDialog } from "../features/labs/adopt-lab-dialog";
 import { LabsPage } from "../features/labs/labs-page";
 import { RemoveLabDialog } from "../features/labs/remove-lab-dialog";
 import { DeregisterDialog, FleetLicenseDialog, RegisterDialog } from "../features/license/license-dialogs";
@@ -29,6 +30,7 @@ import {
   NewTokenDialog,
   RevokeDialog,
   SignOutEverywhereDialog,
+  SignOutPersonDialog,
   TemplateDialog,
   TokenCreatedDialog,
 } from "../features/settings/settings-dialogs";
@@ -202,6 +204,8 @@ function Dialogs() {
       return <RevokeDialog token={dialog.token} />;
     case "sign-out-everywhere":
       return <SignOutEverywhereDialog />;
+    case "sign-out-person":
+      return <SignOutPersonDialog browser={dialog.browser} />;
     case "add-definition":
       return <AddDefinitionDialog />;
     case "end-sessions":
@@ -212,6 +216,8 @@ function Dialogs() {
       return <RetryDialog ids={dialog.ids} />;
     case "abandon-session":
       return <AbandonDialog ids={dialog.ids} />;
+    case "adopt-lab":
+      return <AdoptLabDialog lab={dialog.lab} />;
     case "remove-lab":
       return <RemoveLabDialog lab={dialog.lab} />;
     case undefined:

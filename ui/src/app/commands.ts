@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { ACTION_LABEL } from "../features/worker/model";
-import type { Action, LabView, NewWorker, TokenView, WorkerView } from "../generated/api";
+import type { Action, BrowserSession, LabView, NewWorker, TokenView, WorkerView } from "../generated/api";
 import * as api from "./api";
 import { denialFor } from "./session";
 import { sendAll } from "./several";
@@ -30,7 +30,8 @@ export type OpenDialog =
   | { readonly kind: "template"; readonly name: string; readonly isChanged: boolean }
   | { readonly kind: "token-created"; readonly name: string; readonly token: string }
   | { readonly kind: "revoke-token"; readonly token: TokenView }
-  | { readonly kind: "remove-lab"; readonly lab: LabView }
+  | { readonly kind: "sign-out-person"; readonly browser: BrowserSession }
+  | { readonly kind: "remove-lab" | "adopt-lab"; readonly lab: LabView }
   | { readonly kind: SessionsDialogKind; readonly ids: readonly string[] }
   | { readonly kind: "hold" | "adopt"; readonly entries: readonly WorkerEntry[] }
   | { readonly kind: "bulk"; readonly action: BulkRequest; readonly entries: readonly WorkerEntry[] }
@@ -50,9 +51,9 @@ export function openSessionsDialog(kind: SessionsDialogKind, ids: readonly strin
   openDialog.value = { kind, ids };
 }
 
-/** Ask before a lab is removed. */
-export function openLabDialog(lab: LabView): void {
-  openDialog.value = { kind: "remove-lab", lab };
+/** Ask before a lab is removed, and as what it is adopted. */
+export function openLabDialog(kind: "remove-lab" | "adopt-lab", lab: LabView): void {
+  openDialog.value = { kind, lab };
 }
 
 export function closeDialog(): void {

@@ -1,6 +1,14 @@
 /** The routes about the labs on all workers. */
 
-import type { LabAction, LabPage, LabRemoval, LabView, ListedWorker, WorkerView } from "../generated/api";
+import type {
+  LabAction,
+  LabAdoptionRequest,
+  LabPage,
+  LabRemoval,
+  LabView,
+  ListedWorker,
+  WorkerView,
+} from "../generated/api";
 import { request } from "./api";
 
 export interface AllLabs {
@@ -26,9 +34,20 @@ function labsPath(workerId: string): string {
   return `/api/workers/${encodeURIComponent(workerId)}/labs`;
 }
 
-export function requestLab(lab: LabView, action: LabAction, removal: LabRemoval = {}): Promise<LabView> {
-  const path = `${labsPath(lab.worker_id)}/${encodeURIComponent(lab.lab_id)}/${action}`;
-  return request("POST", path, action === "remove" ? removal : undefined);
+function actionPath(lab: LabView, action: LabAction): string {
+  return `${labsPath(lab.worker_id)}/${encodeURIComponent(lab.lab_id)}/${action}`;
+}
+
+export function requestLab(lab: LabView, action: Exclude<LabAction, "adopt" | "remove">): Promise<LabView> {
+  return request("POST", actionPath(lab, action));
+}
+
+export function adoptLab(lab: LabView, adoption: LabAdoptionRequest): Promise<LabView> {
+  return request("POST", actionPath(lab, "adopt"), adoption);
+}
+
+export function removeLab(lab: LabView, removal: LabRemoval): Promise<LabView> {
+  return request("POST", actionPath(lab, "remove"), removal);
 }
 
 /** List every lab of the worker now. */

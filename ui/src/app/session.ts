@@ -10,6 +10,7 @@ import { clearDebts } from "../features/license/debts";
 import { resetHistory } from "../features/worker/history";
 import { applySamples, clearInactiveLoads, retainLoads } from "../features/worker/live";
 import { denialReason, type Operation } from "../features/worker/model";
+import type { CmlPlace } from "../generated/api";
 import type { Role } from "../generated/rules";
 import * as api from "./api";
 import { me } from "./people";
@@ -23,6 +24,11 @@ export type SessionState =
   | ({ readonly kind: "signed-in" } & api.Session);
 
 export const session = signal<SessionState>({ kind: "checking" });
+
+/** At which address and port people reach a CML. */
+export const cmlPlace = computed<CmlPlace>(() =>
+  session.value.kind === "signed-in" ? session.value.cml : { uses_private_ip: false, port: 443 },
+);
 
 const role = computed<Role>(() => (session.value.kind === "signed-in" ? session.value.role : "viewer"));
 

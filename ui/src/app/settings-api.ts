@@ -49,7 +49,12 @@ export function revokeToken(id: string): Promise<void> {
   return request("DELETE", `/api/tokens/${encodeURIComponent(id)}`);
 }
 
-/** The browsers that are signed in as the user. */
-export async function listBrowsers(): Promise<readonly BrowserSession[]> {
-  return (await request<BrowserSessions>("GET", "/api/session/all")).items;
+/** The browsers that are signed in as the user; those of all people only for admins. */
+export async function listBrowsers(ofAllPeople: boolean): Promise<readonly BrowserSession[]> {
+  return (await request<BrowserSessions>("GET", `/api/session/all?all_people=${ofAllPeople}`)).items;
+}
+
+/** Sign a person out of every browser. */
+export function signOutPerson(principalId: string): Promise<void> {
+  return request("DELETE", `/api/session/all?principal_id=${encodeURIComponent(principalId)}`);
 }

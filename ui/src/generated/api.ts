@@ -45,6 +45,7 @@ export interface AdoptedAs {
 export interface AdoptedWorker {
   readonly worker_id: string;
   readonly name: string;
+  readonly is_trusted: boolean;
 }
 
 /** One line of the scaling audit log. */
@@ -178,6 +179,12 @@ export interface CmlLicense {
   readonly registration_status: string | null;
   readonly authorization_status: string | null;
   readonly product_license: string | null;
+}
+
+/** At which of a worker's addresses people reach its CML. */
+export interface CmlPlace {
+  readonly uses_private_ip: boolean;
+  readonly port: number;
 }
 
 /** What is kept of a lab at its end. */
@@ -409,6 +416,12 @@ export interface LabAdoption {
   readonly by: string;
   readonly at: string;
   readonly definition?: AdoptedAs | null;
+}
+
+/** What the lab is adopted as. */
+export interface LabAdoptionRequest {
+  readonly definition?: string | null;
+  readonly version?: string | null;
 }
 
 /** A change of state of a lab or of an element in it. */
@@ -883,6 +896,7 @@ export interface QueueEntry {
   readonly text: string;
   readonly position: number;
   readonly worker_id: string | null;
+  readonly likely_at: string | null;
 }
 
 /** One reason for a worker's status, or one next event. */
@@ -1094,6 +1108,7 @@ export interface SessionView {
   readonly id: string;
   readonly actor: string;
   readonly role: string;
+  readonly cml: CmlPlace;
 }
 
 /** How people can sign in. */
@@ -1187,6 +1202,7 @@ export interface TopologyAnalysis {
   readonly unknown_definitions: readonly string[];
   readonly warnings: readonly TopologyWarning[];
   readonly fits: readonly Fit[];
+  readonly median_ready_seconds: number | null;
 }
 
 /** One node of a lab, and what it needs. */

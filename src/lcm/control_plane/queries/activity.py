@@ -6,13 +6,14 @@ Reading goes back piece by piece in all of them at once.
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from lcm.control_plane.access.roles import Principal, Role
 from lcm.control_plane.access.security_log import SecurityLog
 from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.records.timelines import TimelineEntry
+from lcm.control_plane.store.bounded_log import entry_id
 from lcm.domain.lablet.audit import LabletAuditEntry
 from lcm.domain.scaling import AuditEntry
 from lcm.domain.security import SecurityEntry
@@ -65,6 +66,7 @@ async def activity_page(
     max_read: int = MAX_READ,
 ) -> ActivityPage:
     """Return what this person may see: lablets from operators on, security from admins on."""
+    before = _from(before, wanted.until)
     sources = [
         _Source(read, before)
         for kind, (role, read) in _logs(records, caches, security).items()
@@ -85,6 +87,14 @@ async def activity_page(
         if wanted.takes(entry):
             found.append(entry)
     return ActivityPage(items=found, next=cursor)
+
+
+def _from(before: str | None, until: datetime | None) -> str | None:
+    """Return the id below which entries are read: what is newer than wanted is not looked at."""
+    if until is None:
+        return before
+    newest = entry_id(until.astimezone(UTC), "")
+    return newest if before is None else min(before, newest)
 
 
 @dataclass

@@ -50,7 +50,7 @@ async def system_view(records: Records, caches: Caches) -> SystemView:
         monitors={state: monitors[state] for state in MonitorState if monitors[state]},
         adopted=sorted(
             (
-                AdoptedWorker(worker_id=known.id, name=known.name)
+                AdoptedWorker(worker_id=known.id, name=known.name, is_trusted=known.is_trusted)
                 for known in caches.worker_cache
                 if known.is_imported
             ),

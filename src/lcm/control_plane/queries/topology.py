@@ -1,5 +1,7 @@
 """What a topology needs, and which workers and templates could run it."""
 
+from msgspec.structs import replace
+
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.possibility import carriers
@@ -30,7 +32,9 @@ async def analyse_definition(records: Records, policies: Policies, definition_id
     """Return the same of a definition: what its author stated counts for where it can run."""
     definition = (await records.definitions.get(definition_id)).definition
     lab = analyse(await records.definitions.topology(definition.lab_yaml_hash))
-    return await _analysis(records, policies, lab, definition.demand)
+    found = await _analysis(records, policies, lab, definition.demand)
+    median = records.lab_times.median(definition.lab_yaml_hash)
+    return found if median is None else replace(found, median_ready_seconds=median.total_seconds())
 
 
 async def _analysis(records: Records, policies: Policies, lab: Topology, demand: Demand) -> TopologyAnalysis:

@@ -44,6 +44,10 @@ class LabTimes:
         """Return the time in which 19 of 20 labs were ready; none if too few are known."""
         return learned(self._seconds.get(lab_yaml_hash, {}).values(), SHARE) or timedelta()
 
+    def median(self, lab_yaml_hash: str) -> timedelta | None:
+        """Return the time in which half of the labs were ready; None if too few are known."""
+        return learned(self._seconds.get(lab_yaml_hash, {}).values(), 0.5)
+
 
 def _times_to_ready(session: LabletSession) -> Iterator[tuple[datetime, timedelta]]:
     began_at = None

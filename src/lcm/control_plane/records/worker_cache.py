@@ -33,6 +33,7 @@ class CachedWorker:
         "is_imported",
         "is_license_due",
         "is_live",
+        "is_trusted",
         "judged_since",
         "labs_count",
         "monitor",
@@ -57,6 +58,7 @@ class CachedWorker:
         self.region = worker.aws_region
         self.is_live = worker.is_live
         self.is_imported = worker.imported
+        self.is_trusted = worker.is_trusted
         self.monitor = worker.connection.status
         self.is_license_due = worker.is_license_due
         self.is_cml_overdue = worker.cml.wait is not None and worker.cml.wait.alarmed_at is not None

@@ -8,7 +8,16 @@ import { ACTIVITY_KINDS } from "../../generated/rules";
 import { now } from "../../kit/clock";
 import { formatMoment } from "../../kit/format";
 import { Ago } from "../../kit/time";
-import { type ActivityFilter, activityHref, eventInfo, filterOf, kindLabel, queryOf } from "./activity";
+import {
+  type ActivityFilter,
+  activityHref,
+  boundOf,
+  eventInfo,
+  fieldOf,
+  filterOf,
+  kindLabel,
+  queryOf,
+} from "./activity";
 
 export function ActivityPage() {
   const filter = filterOf(query.value);
@@ -78,7 +87,31 @@ function Filter({ value, onChange }: { value: ActivityFilter; onChange: (filter:
         value={value.about}
         onChange={({ currentTarget }) => onChange({ ...value, about: currentTarget.value.trim() })}
       />
+      <Bound label="From" value={value.since} onChange={(since) => onChange({ ...value, since })} />
+      <Bound label="Up to" value={value.until} onChange={(until) => onChange({ ...value, until })} />
     </div>
+  );
+}
+
+/** Left, or confirmed with Enter: a browser reports every part that is typed. */
+function Bound({ label, value, onChange }: { label: string; value: string; onChange: (bound: string) => void }) {
+  function choose(field: string): void {
+    if (field !== fieldOf(value)) onChange(boundOf(field));
+  }
+
+  return (
+    <label class="audit-bound">
+      {label}
+      <input
+        class="input"
+        type="datetime-local"
+        value={fieldOf(value)}
+        onBlur={({ currentTarget }) => choose(currentTarget.value)}
+        onKeyDown={({ key, currentTarget }) => {
+          if (key === "Enter") choose(currentTarget.value);
+        }}
+      />
+    </label>
   );
 }
 

@@ -2,6 +2,7 @@
 
 import type { ActivityEntry, ActivityKind, AuditEvent, WorkerStatus } from "../../generated/api";
 import type { Color } from "../../generated/rules";
+import { fromLocalInput, toLocalInput } from "../lablets/slot";
 import { auditInfo } from "../scaling/scaling";
 import { statusInfo } from "../worker/model";
 
@@ -48,6 +49,9 @@ export interface ActivityFilter {
   readonly kind: ActivityKind | null;
   readonly by: string;
   readonly about: string;
+  /** ISO 8601; "" for no bound. */
+  readonly since: string;
+  readonly until: string;
 }
 
 export function filterOf(query: URLSearchParams): ActivityFilter {
@@ -56,15 +60,35 @@ export function filterOf(query: URLSearchParams): ActivityFilter {
     kind: kind !== null && kind in KIND_LABEL ? (kind as ActivityKind) : null,
     by: query.get("by") ?? "",
     about: query.get("about") ?? "",
+    since: momentOf(query.get("since")),
+    until: momentOf(query.get("until")),
   };
 }
 
+/** What is no time bounds nothing. */
+function momentOf(text: string | null): string {
+  const moment = Date.parse(text ?? "");
+  return Number.isNaN(moment) ? "" : new Date(moment).toISOString();
+}
+
+/** What a datetime-local field shows for a bound, in the browser's zone, and the bound that it names. */
+export function fieldOf(bound: string): string {
+  return bound === "" ? "" : toLocalInput(Date.parse(bound));
+}
+
+export function boundOf(field: string): string {
+  const moment = fromLocalInput(field);
+  return moment === null ? "" : new Date(moment).toISOString();
+}
+
 /** The filter as a query, of the page and of the API alike. */
-export function queryOf({ kind, by, about }: ActivityFilter): URLSearchParams {
+export function queryOf({ kind, by, about, since, until }: ActivityFilter): URLSearchParams {
   const query = new URLSearchParams();
   if (kind !== null) query.set("kind", kind);
   if (by !== "") query.set("by", by);
   if (about !== "") query.set("about", about);
+  if (since !== "") query.set("since", since);
+  if (until !== "") query.set("until", until);
   return query;
 }
 

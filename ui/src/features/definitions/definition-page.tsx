@@ -9,7 +9,7 @@ import { Copyable } from "../../kit/copyable";
 import { formatCount, formatUsd } from "../../kit/format";
 import { Ago } from "../../kit/time";
 import { TopologyPicture } from "../topology/topology-picture";
-import { capacityText, statedText } from "./definitions";
+import { capacityText, readyText, statedText } from "./definitions";
 
 export function DefinitionPage({ id }: { id: string }) {
   const { value, problem } = useAnswer(id, () => api.getDefinition(id));
@@ -151,6 +151,7 @@ function Needs({ definition, analysis }: NeedsProps) {
         <Fact label="Node types">{demand.node_definitions.join(", ")}</Fact>
         {demand.images.length > 0 && <Fact label="Images">{demand.images.join(", ")}</Fact>}
         <Fact label="Longest">{formatCount(options.max_duration_minutes, "minute")}</Fact>
+        {analysis !== null && <Fact label="Ready in">{readyText(analysis)}</Fact>}
         <Fact label="Login">{definition.has_access_login ? "people get one with their session" : "none"}</Fact>
       </dl>
       {analysis !== null && analysis.warnings.length > 0 && (

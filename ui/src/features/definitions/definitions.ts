@@ -1,7 +1,7 @@
 /** Definitions by name, with their versions; the rules that need no browser. */
 
-import type { Capacity, LabletDefinitionView } from "../../generated/api";
-import { formatCount } from "../../kit/format";
+import type { Capacity, LabletDefinitionView, TopologyAnalysis } from "../../generated/api";
+import { formatCount, formatRemaining } from "../../kit/format";
 
 export interface DefinitionGroup {
   readonly name: string;
@@ -37,4 +37,9 @@ export function statedText({ demand, computed_needs }: LabletDefinitionView): st
   const computed = capacityText(computed_needs);
   const stated = capacityText(demand.needs);
   return stated === computed ? null : stated;
+}
+
+/** How long its labs take to come up, as those before did. */
+export function readyText({ median_ready_seconds: seconds }: Pick<TopologyAnalysis, "median_ready_seconds">): string {
+  return seconds === null ? "not known yet: too few labs came up" : `${formatRemaining(1_000 * seconds)} (median)`;
 }

@@ -1,6 +1,6 @@
 /** The rules of the page of all labs that need no browser: what is shown, in which words, and what may be requested. */
 
-import type { LabAction, LabKind, LabView } from "../../generated/api";
+import type { LabAction, LabAdoptionRequest, LabKind, LabletDefinitionView, LabView } from "../../generated/api";
 import { type Color, LAB_KIND_MEANING, LAB_KINDS, LEAK_MEANING } from "../../generated/rules";
 import { formatRemaining } from "../../kit/format";
 
@@ -109,6 +109,12 @@ export function canRequest({ possible_actions, running_nodes, node_count }: LabV
   if (!possible_actions.includes(action)) return false;
   if (action === "start") return node_count === null || running_nodes < node_count;
   return action !== "stop" || running_nodes > 0;
+}
+
+/** The adoption as the chosen definition; without one, as none. */
+export function adoptionOf(definitions: readonly LabletDefinitionView[], id: string): LabAdoptionRequest {
+  const chosen = definitions.find((each) => each.id === id);
+  return chosen === undefined ? {} : { definition: chosen.name, version: chosen.version };
 }
 
 /** Whether the removal asks for the title: people keep the lab. */

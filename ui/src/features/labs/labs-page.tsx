@@ -5,7 +5,7 @@ import { usePolledAnswer } from "../../app/answer";
 import { openLabDialog, openSessionsDialog } from "../../app/commands";
 import { type AllLabs, discoverLabs, listAllLabs, requestLab } from "../../app/lab-api";
 import { page, query, replaceQuery, sessionHref, workerHref } from "../../app/router";
-import { denialFor } from "../../app/session";
+import { cmlPlace, denialFor } from "../../app/session";
 import { sendAll } from "../../app/several";
 import { applyWorkers, entries, fleetChanges } from "../../app/store";
 import { showError } from "../../app/toasts";
@@ -279,7 +279,7 @@ function Row({ lab }: { lab: LabView }) {
 
 function LabInCml({ lab }: { lab: LabView }) {
   const worker = entries.value.get(lab.worker_id)?.worker.value;
-  const href = worker === undefined ? null : cmlPage(worker, lab.lab_id);
+  const href = worker === undefined ? null : cmlPage(worker, cmlPlace.value, lab.lab_id);
   if (href === null) return null;
   return (
     <a class="second link-text" href={href} target="_blank" rel="noreferrer" aria-label={`Open in CML: ${nameOf(lab)}`}>
@@ -297,18 +297,30 @@ function Actions({ lab }: { lab: LabView }) {
       {lab.kind === "adopted" ? (
         <ActionButton lab={lab} action="disown" icon="close" label="Disown" onClick={() => void send(lab, "disown")} />
       ) : (
-        <ActionButton lab={lab} action="adopt" icon="held" label="Adopt" onClick={() => void send(lab, "adopt")} />
+        <ActionButton
+          lab={lab}
+          action="adopt"
+          icon="held"
+          label="Adopt"
+          onClick={() => openLabDialog("adopt-lab", lab)}
+        />
       )}
       {lab.kind === "session" ? (
         <EndButton lab={lab} />
       ) : (
-        <ActionButton lab={lab} action="remove" icon="delete" label="Remove" onClick={() => openLabDialog(lab)} />
+        <ActionButton
+          lab={lab}
+          action="remove"
+          icon="delete"
+          label="Remove"
+          onClick={() => openLabDialog("remove-lab", lab)}
+        />
       )}
     </div>
   );
 }
 
-async function send(lab: LabView, action: LabAction): Promise<void> {
+async function send(lab: LabView, action: "start" | "stop" | "disown"): Promise<void> {
   try {
     await requestLab(lab, action);
   } catch (error) {

@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { FormDialog, useSubmission } from "../../app/form-dialog";
-import { requestLab } from "../../app/lab-api";
+import { removeLab } from "../../app/lab-api";
 import type { LabView } from "../../generated/api";
 import { asksForTitle, nameOf } from "./all-labs";
 import { labsChanged } from "./lab-changes";
@@ -13,7 +13,7 @@ export function RemoveLabDialog({ lab }: { lab: LabView }) {
 
   function submit(): void {
     void send(async () => {
-      await requestLab(lab, "remove", isAsked ? { title: title.value } : {});
+      await removeLab(lab, isAsked ? { title: title.value } : {});
       labsChanged();
     });
   }

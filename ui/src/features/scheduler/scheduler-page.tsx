@@ -9,14 +9,14 @@ import { sessionHref, workerHref } from "../../app/router";
 import { entries, fleetChanges } from "../../app/store";
 import type { DecisionRecord, QueueEntry } from "../../generated/api";
 import { now } from "../../kit/clock";
-import { formatCount, formatExact, formatMoment, formatUntil } from "../../kit/format";
+import { formatCount, formatExact, formatMoment } from "../../kit/format";
 import { Ago } from "../../kit/time";
 import { definitionOf, sessionInfo, shortId, titleOf } from "../lablets/model";
 import { Countdown, SlotText } from "../lablets/session-badge";
 import { WorkerName } from "../lablets/session-row";
 import { allSessions, sessionChanges, sessions, wantSessions } from "../lablets/store";
 import { StatusBadge } from "../worker/status-badge";
-import { type Bin, binsOf, filledText, outcomeInfo, type Segment } from "./scheduler";
+import { type Bin, binsOf, expectedText, filledText, outcomeInfo, type Segment } from "./scheduler";
 
 const changes = computed(() => sessionChanges.value + fleetChanges.value);
 const INTERVAL = { everyMs: 15_000, afterChangeMs: 1_000 };
@@ -66,8 +66,8 @@ function Queue() {
   );
 }
 
-function Waiting({ entry: { session, text, position, worker_id: worker } }: { entry: QueueEntry }) {
-  const { nominated, timeslot } = session;
+function Waiting({ entry: { session, text, position, worker_id: worker, likely_at: likely } }: { entry: QueueEntry }) {
+  const { timeslot } = session;
   return (
     <li class="queue-item" data-session-id={session.id}>
       <span class="queue-position">{position > 0 ? position : "→"}</span>
@@ -82,12 +82,12 @@ function Waiting({ entry: { session, text, position, worker_id: worker } }: { en
       <span class="queue-text">{text}</span>
       <span class="queue-when">
         {worker !== null && <WorkerName id={worker} />}
-        {nominated !== null && (
-          <span class="second" title={formatExact(nominated.ready_at)}>
-            ready at {formatUntil(Date.parse(nominated.ready_at), now.peek())}
+        {likely !== null && (
+          <span class="second" title={formatExact(likely)}>
+            {expectedText(likely, now.peek())}
           </span>
         )}
-        {nominated === null && timeslot !== null && (
+        {timeslot !== null && (
           <span class="second">
             <SlotText timeslot={timeslot} />
           </span>

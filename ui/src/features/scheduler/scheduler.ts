@@ -2,6 +2,7 @@
 
 import type { Capacity, LabletSessionView, Outcome, WorkerView } from "../../generated/api";
 import type { Color } from "../../generated/rules";
+import { formatUntil } from "../../kit/format";
 import { isEnded, sessionInfo } from "../lablets/model";
 
 export interface Segment {
@@ -62,6 +63,12 @@ function sum(sessions: readonly LabletSessionView[], dimension: "cpu" | "memory_
 export function filledText(used: number, declared: number, unit: string): string {
   const number = (value: number) => value.toLocaleString("en-US", { maximumFractionDigits: 1 });
   return `${number(used)} of ${number(declared)} ${unit}`;
+}
+
+/** "expected at 09:41"; what the next cycle places is expected within a minute. */
+export function expectedText(at: string, now: number): string {
+  const moment = Date.parse(at);
+  return moment - now < 60_000 ? "expected within a minute" : `expected at ${formatUntil(moment, now)}`;
 }
 
 const OUTCOMES: Readonly<Record<Outcome, { readonly label: string; readonly color: Color }>> = {

@@ -5,7 +5,7 @@ import { FormDialog, useSubmission } from "../../app/form-dialog";
 import { signOutEverywhere } from "../../app/session";
 import * as api from "../../app/settings-api";
 import { showError } from "../../app/toasts";
-import type { DiscoveryView, NewToken, TokenView, WorkerTemplate } from "../../generated/api";
+import type { BrowserSession, DiscoveryView, NewToken, TokenView, WorkerTemplate } from "../../generated/api";
 import { ROLES } from "../../generated/rules";
 import { Dialog } from "../../kit/dialog";
 import { Secret } from "../../kit/secret";
@@ -210,6 +210,32 @@ export function SignOutEverywhereDialog() {
       <p class="dialog-text">
         <strong>Every browser that is signed in as you is signed out</strong> within seconds, this one too. Tokens stay
         valid.
+      </p>
+    </FormDialog>
+  );
+}
+
+export function SignOutPersonDialog({ browser: { principal_id: id, actor } }: { browser: BrowserSession }) {
+  const { problem, isBusy, send } = useSubmission();
+
+  function submit(): void {
+    void send(async () => {
+      if (id !== null) await api.signOutPerson(id);
+      settingsChanges.value += 1;
+    });
+  }
+
+  return (
+    <FormDialog
+      title={`Sign out ${actor}?`}
+      submitLabel="Sign out"
+      isDangerous
+      isBusy={isBusy}
+      problem={problem}
+      onSubmit={submit}
+    >
+      <p class="dialog-text">
+        <strong>Every browser that is signed in as {actor} is signed out</strong> within seconds. Tokens stay valid.
       </p>
     </FormDialog>
   );

@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { usePolledAnswer } from "../../app/answer";
 import { listRegions, listTemplates } from "../../app/api";
 import { type OpenDialog, openDialog } from "../../app/commands";
+import { me } from "../../app/people";
 import { API_HREF } from "../../app/router";
 import { denialFor } from "../../app/session";
 import { listBrowsers, listTokens, readDiscovery, readTemplate } from "../../app/settings-api";
@@ -220,7 +221,14 @@ function Token({ token }: { token: TokenView }) {
 }
 
 function Browsers() {
-  const { value, problem } = usePolledAnswer("browsers", listBrowsers, INTERVAL, settingsChanges);
+  // Who may make and revoke tokens may see and end the sessions of others.
+  const isOfAll = denialFor("tokens") === null;
+  const { value, problem } = usePolledAnswer(
+    `browsers ${isOfAll}`,
+    () => listBrowsers(isOfAll),
+    INTERVAL,
+    settingsChanges,
+  );
   return (
     <Part
       title="Browsers"
@@ -259,6 +267,14 @@ function Browser({ browser }: { browser: BrowserSession }) {
         )}
         {browser.expires_at !== null && ` · ends ${formatExact(browser.expires_at)}`}
       </span>
+      {browser.principal_id !== me.value?.id && (
+        <OpenButton
+          label="Sign out…"
+          about={browser.actor}
+          operation="tokens"
+          dialog={{ kind: "sign-out-person", browser }}
+        />
+      )}
     </li>
   );
 }

@@ -50,9 +50,13 @@ function System({ system }: { system: SystemView }) {
       <Monitors monitors={system.monitors} />
       {system.finds !== null && <Finds finds={system.finds} />}
       {system.adopted.length > 0 && (
-        <Part title="Adopted workers" count={system.adopted.length}>
+        <Part title="Workers found in EC2" count={system.adopted.length}>
           {system.adopted.map((worker) => (
-            <Line key={worker.worker_id} color="grey" name="Adopted">
+            <Line
+              key={worker.worker_id}
+              color={worker.is_trusted ? "grey" : "orange"}
+              name={worker.is_trusted ? "Adopted" : "Not adopted"}
+            >
               <a class="link-text" href={workerHref(worker.worker_id)}>
                 {worker.name}
               </a>

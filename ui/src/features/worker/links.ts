@@ -1,15 +1,22 @@
 /** Where a worker and its labs are outside LCM: the pages of CML and of the AWS console. */
 
-import type { WorkerView } from "../../generated/api";
+import type { CmlPlace, WorkerView } from "../../generated/api";
 
-type Place = Pick<WorkerView, "status" | "cml_ready" | "public_ip" | "ec2_instance_id" | "aws_region">;
+type Place = Pick<WorkerView, "status" | "cml_ready" | "public_ip" | "private_ip" | "ec2_instance_id" | "aws_region">;
+
+const HTTPS = 443;
 
 /** Why CML's pages cannot be opened now; null if they can. */
-export function cmlClosedReason({ status, cml_ready, public_ip }: Place): string | null {
-  if (status === "terminated") return "The worker is terminated.";
-  if (!cml_ready) return "CML is not ready yet.";
-  if (public_ip === null) return "The worker has no public address.";
-  return isLoopback(public_ip) ? "A simulated CML has an API but no pages." : null;
+export function cmlClosedReason(worker: Place, place: CmlPlace): string | null {
+  if (worker.status === "terminated") return "The worker is terminated.";
+  if (!worker.cml_ready) return "CML is not ready yet.";
+  const address = addressOf(worker, place);
+  if (address === null) return "The worker has no address yet.";
+  return isLoopback(address) ? "A simulated CML has an API but no pages." : null;
+}
+
+function addressOf({ public_ip, private_ip }: Place, { uses_private_ip }: CmlPlace): string | null {
+  return uses_private_ip ? private_ip : (public_ip ?? private_ip);
 }
 
 function isLoopback(address: string): boolean {
@@ -17,10 +24,11 @@ function isLoopback(address: string): boolean {
 }
 
 /** The page of CML, or of one of its labs; null while there is none. */
-export function cmlPage(worker: Place, labId?: string): string | null {
-  if (cmlClosedReason(worker) !== null) return null;
+export function cmlPage(worker: Place, place: CmlPlace, labId?: string): string | null {
+  if (cmlClosedReason(worker, place) !== null) return null;
   const lab = labId === undefined ? "" : `lab/${encodeURIComponent(labId)}`;
-  return `https://${worker.public_ip}/${lab}`;
+  const port = place.port === HTTPS ? "" : `:${place.port}`;
+  return `https://${addressOf(worker, place)}${port}/${lab}`;
 }
 
 /** The instance in the AWS console; null before it is launched. */

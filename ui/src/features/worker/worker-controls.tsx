@@ -8,7 +8,7 @@ import { useComputed, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import * as api from "../../app/api";
 import { applyChange, openDialog, requestAction } from "../../app/commands";
-import { denialFor } from "../../app/session";
+import { cmlPlace, denialFor } from "../../app/session";
 import type { WorkerEntry } from "../../app/store";
 import { offerUndoOfHold } from "../../app/undo";
 import type { Action } from "../../generated/api";
@@ -51,7 +51,8 @@ export function WorkerControls({ entry }: { entry: WorkerEntry }) {
 /** Always there, so that nothing moves when CML becomes ready. */
 function OpenCml({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
-  const href = cmlPage(worker);
+  const place = cmlPlace.value;
+  const href = cmlPage(worker, place);
   const label = (
     <>
       Open CML <Glyph name="external" />
@@ -59,7 +60,7 @@ function OpenCml({ entry }: { entry: WorkerEntry }) {
   );
   if (href === null)
     return (
-      <button type="button" class="control" disabled title={cmlClosedReason(worker) ?? ""}>
+      <button type="button" class="control" disabled title={cmlClosedReason(worker, place) ?? ""}>
         {label}
       </button>
     );

@@ -8,6 +8,7 @@ import { PausingSection } from "../idle/pausing";
 import { WorkerSessions } from "../lablets/worker-sessions";
 import { LabsSection } from "../labs/labs-section";
 import { LicenseSection } from "../license/license-section";
+import { AdoptionSection } from "./adoption";
 import { CertificateSection } from "./certificate";
 import { useFetchedWorker } from "./fetched";
 import { LoadHistorySection } from "./load-history-section";
@@ -79,6 +80,7 @@ function Details({ entry }: { entry: WorkerEntry }) {
         <div>
           <h2 class="visually-hidden">How it is</h2>
           <State entry={entry} explanation={explanation} />
+          <AdoptionSection entry={entry} />
           <CertificateSection entry={entry} />
           <PausingSection entry={entry} explanation={explanation} />
           <LicenseSection entry={entry} />

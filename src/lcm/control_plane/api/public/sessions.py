@@ -24,7 +24,7 @@ from lcm.control_plane.api.dependencies import Viewer, audit_changes, services
 from lcm.control_plane.api.middleware import charge
 from lcm.domain.errors import NotFound
 from lcm.rest.access import BrowserSession, BrowserSessions
-from lcm.rest.schemas import SessionView, SignInWays
+from lcm.rest.schemas import CmlPlace, SessionView, SignInWays
 from lcm.web.answers import answer, documented
 
 router = APIRouter(prefix="/api/session", tags=["session"])
@@ -52,8 +52,8 @@ ATTEMPT_SECONDS: Final = 600
 
 
 @router.get("", summary="Get the session", **documented(SessionView))
-async def who(person: Viewer) -> Response:
-    return answer(_view(person))
+async def who(person: Viewer, request: Request) -> Response:
+    return answer(_view(person, request))
 
 
 @router.post("", summary="Sign in", **documented(SessionView, 200, "Signed in.", problems=[422, 429]))
@@ -63,7 +63,7 @@ async def sign_in(body: SignIn, request: Request) -> Response:
         refuse_foreign_origin(request)
     identity = services(request).identity
     principal = await identity.principal_of(body.token, request)
-    response = answer(_view(principal))
+    response = answer(_view(principal, request))
     await remember(response, request, identity, principal)
     return response
 
@@ -267,5 +267,7 @@ def _signed_out(request: Request) -> Response:
     return response
 
 
-def _view(person: Principal) -> SessionView:
-    return SessionView(id=person.id, actor=person.name, role=person.role.label)
+def _view(person: Principal, request: Request) -> SessionView:
+    policies = services(request).control_plane.policies
+    place = CmlPlace(uses_private_ip=policies.gives_private_ip, port=policies.cml_port)
+    return SessionView(id=person.id, actor=person.name, role=person.role.label, cml=place)
