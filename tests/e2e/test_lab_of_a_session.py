@@ -13,7 +13,10 @@ from lcm.core.clock import SystemClock
 from support.lablet_desk import LabletDesk
 from support.lone_plane import LonePlane
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.provokes("409 GET /api/lablet-sessions/"),  # access, asked for while the session ends
+]
 
 LARGE: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}

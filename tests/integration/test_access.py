@@ -259,6 +259,26 @@ def routes_of(app: FastAPI | APIRouter) -> set[tuple[str, str]]:
     return found
 
 
+async def test_the_link_printed_at_start_signs_one_browser_in_and_holds_no_key(
+    lcm: RunningLcm, keys: dict[str, str]
+) -> None:
+    """Here, because signing out everywhere, as the tests of all routes do, ends links too."""
+    assert not [key for key in keys.values() if key in lcm.ready.url]
+    async with watched_session(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+        async with browser.get(lcm.ready.url, allow_redirects=False) as response:
+            assert (response.status, response.headers["Location"]) == (303, "/")
+            cookie = response.headers["Set-Cookie"]
+            assert "HttpOnly" in cookie
+            assert "SameSite=strict" in cookie
+        async with browser.get(f"{lcm.url}/api/session") as response:
+            assert (await response.json()).items() >= {"actor": "admin", "role": "admin"}.items()
+    async with (
+        watched_session() as another,
+        another.get(lcm.ready.url, allow_redirects=False) as response,
+    ):
+        assert "Set-Cookie" not in response.headers
+
+
 async def test_every_route_says_who_may_use_it() -> None:
     clock, ids, store = SystemClock(), RandomIds(), MemoryStore()
     parts = assemble(
@@ -338,25 +358,6 @@ async def test_a_write_under_an_older_epoch_is_fenced(
         async with session.post(f"/api/internal/workers/{worker['id']}/cml-data", json=body) as response:
             assert response.status == 409
             assert (await response.json())["type"] == "urn:lcm:problem:fenced"
-
-
-async def test_the_link_printed_at_start_signs_one_browser_in_and_holds_no_key(
-    lcm: RunningLcm, keys: dict[str, str]
-) -> None:
-    assert not [key for key in keys.values() if key in lcm.ready.url]
-    async with watched_session(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
-        async with browser.get(lcm.ready.url, allow_redirects=False) as response:
-            assert (response.status, response.headers["Location"]) == (303, "/")
-            cookie = response.headers["Set-Cookie"]
-            assert "HttpOnly" in cookie
-            assert "SameSite=strict" in cookie
-        async with browser.get(f"{lcm.url}/api/session") as response:
-            assert (await response.json()).items() >= {"actor": "admin", "role": "admin"}.items()
-    async with (
-        watched_session() as another,
-        another.get(lcm.ready.url, allow_redirects=False) as response,
-    ):
-        assert "Set-Cookie" not in response.headers
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
