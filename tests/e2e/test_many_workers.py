@@ -99,8 +99,7 @@ async def test_a_saved_view_brings_back_its_filter_order_columns_and_density(
     await menu.get_by_label("Load").uncheck()
     await menu.get_by_label("Compact").check()
     await expect(page.get_by_role("columnheader", name="Region")).to_have_count(0)
-    height = "element => element.getBoundingClientRect().height"
-    assert await row(page, "live").evaluate(height) == 40
+    await expect(row(page, "live")).to_have_css("height", "40px")
     await page.get_by_role("searchbox").fill("live")
     shared = re.compile(r"#/\?q=live&columns=status%2Ctemplate%2Ccml%2Caddress%2Cage&density=compact$")
     await expect(page).to_have_url(shared)
@@ -115,7 +114,7 @@ async def test_a_saved_view_brings_back_its_filter_order_columns_and_density(
     await page.goto(f"{plane.url}/#/")
     await page.reload()
     await expect(row(page, "other")).to_be_visible()
-    assert await row(page, "live").evaluate(height) == 60
+    await expect(row(page, "live")).to_have_css("height", "60px")
     await page.keyboard.press("Control+k")
     await page.get_by_role("combobox", name="Command").fill("view night")
     await page.keyboard.press("Enter")

@@ -31,6 +31,25 @@ async def test_the_palette_finds_and_runs_a_command_by_keys_alone(page: Page, pl
     await expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+TYPE_AND_ENTER = """
+field => {
+  field.value = "go to cost";
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+  field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+}
+"""
+
+
+async def test_enter_runs_what_was_typed_though_a_slow_browser_has_not_drawn_it(
+    page: Page, plane: LonePlane
+) -> None:
+    await open_page(page, plane, "dark")
+    await page.keyboard.press("Control+k")
+    await page.get_by_label("Command", exact=True).evaluate(TYPE_AND_ENTER)
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await expect(page.get_by_role("heading", name="Cost", level=1)).to_be_visible()
+
+
 async def test_an_action_is_copied_as_a_command_without_a_token(page: Page, plane: LonePlane) -> None:
     await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     await open_page(page, plane, "dark")

@@ -112,7 +112,7 @@ function SavedViews({ current, query }: { current: SavedView | undefined; query:
             name.value = currentTarget.value;
           }}
         />
-        <button type="submit" class="button button-small" disabled={name.value.trim() === ""}>
+        <button type="submit" class="button button-small">
           Save
         </button>
       </form>

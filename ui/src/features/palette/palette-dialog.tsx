@@ -24,7 +24,8 @@ export function PaletteDialog() {
     const last = found.value.length - 1;
     if (event.key === "ArrowDown") chosen.value = chosen.value < last ? chosen.value + 1 : 0;
     else if (event.key === "ArrowUp") chosen.value = chosen.value > 0 ? chosen.value - 1 : Math.max(last, 0);
-    else if (event.key === "Enter") run(current);
+    else if (event.key === "Enter")
+      run(found.value[chosen.value]); // what was drawn may be older
     else return;
     event.preventDefault();
   }
