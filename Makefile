@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 UI_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)
 # Test files at a time: they wait for processes and sockets more than they compute.
-JOBS   ?= 3
+JOBS   ?= 4
 # Cisco's client of the release before: two versions do not fit into one environment.
 OLDER_CLIENT := $(VENV)/virl2-client-2.9
 # Cisco's command line for CML, whose dependencies are not ours.

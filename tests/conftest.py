@@ -18,6 +18,7 @@ from support.virtual_time import VirtualTimeLoop
 HERE = Path(__file__).parent
 VIRTUAL_TIME = ("unit", "contract/test_kv.py")
 LONGEST = HERE / "simulation" / "test_simulation.py"
+WAITING = HERE / "integration"
 
 # Unconfigured, structlog draws every traceback with all its variables, which takes a second.
 structlog.configure(
@@ -47,8 +48,8 @@ def pytest_asyncio_loop_factories(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest file begins at once, so that no other waits for it in the end."""
-    items.sort(key=lambda item: item.path != LONGEST)
+    """The longest file begins at once, then those that wait more than they compute: later, cores idle."""
+    items.sort(key=lambda item: (item.path != LONGEST, WAITING not in item.path.parents))
 
 
 @pytest.hookimpl(wrapper=True)
