@@ -139,7 +139,7 @@ def assemble_controller(
 
     def new_scope(reconciler: WorkerReconciler) -> LeadershipScope:
         return LeadershipScope(
-            InstanceObserver(cloud, clock, health),
+            InstanceObserver(cloud, clock, health, poll_seconds=settings.reconcile_interval),
             Launcher(control_plane, cloud, regions, settings.environment_tag, election.check, clock),
             Discovery(settings, regions, control_plane, cloud, cml, clock, health, new_orphans(reconciler)),
         )

@@ -70,6 +70,21 @@ async def test_one_listing_serves_all_workers_of_a_cycle(
     assert operations(cloud) == ["launch_instance", "list_instances"]
 
 
+@pytest.mark.parametrize(("poll_seconds", "suffices_for"), [(10.0, 10), (30.0, 30), (600.0, 30)])
+async def test_a_read_suffices_for_one_poll_and_for_thirty_seconds_at_most(
+    cloud: MemoryCloud, clock: VirtualClock, poll_seconds: float, suffices_for: float
+) -> None:
+    observer = InstanceObserver(cloud, clock, Health(clock), poll_seconds=poll_seconds)
+    instance = await cloud.launch_instance(SPEC, "lcm-1")
+    await clock.sleep(60)
+    worker = a_worker(instance.id)
+    await observer.observe(worker)
+    await clock.sleep(suffices_for)
+    assert observer.saw(worker, "running")
+    await clock.sleep(1)
+    assert not observer.saw(worker, "running")
+
+
 async def test_a_worker_just_acted_on_is_observed_anew(
     cloud: MemoryCloud, observer: InstanceObserver, clock: VirtualClock
 ) -> None:

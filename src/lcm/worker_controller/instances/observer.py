@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 LISTING_MAX_AGE_SECONDS = 15.0
 RECENT_SECONDS = 30.0
-"""How long a read suffices to stop or start an instance: doing it twice does no harm."""
+"""How long a read suffices at most to stop or start an instance: doing it twice does no harm."""
 NEVER = float("-inf")
 
 
@@ -48,7 +48,10 @@ class _Listing:
 class InstanceObserver:
     """Observes EC2 for the reconciler, for the time of one leadership."""
 
-    def __init__(self, cloud: CloudProvider, clock: Clock, health: Health) -> None:
+    def __init__(
+        self, cloud: CloudProvider, clock: Clock, health: Health, *, poll_seconds: float = RECENT_SECONDS
+    ) -> None:
+        self._recent_seconds = min(poll_seconds, RECENT_SECONDS)
         self._cloud = cloud
         self._clock = clock
         self._health = health
@@ -119,7 +122,7 @@ class InstanceObserver:
         listing = self._listings.get(worker.aws_region)
         if listing is not None and listing.asked_at > at and worker.instance.id in listing.by_id:
             seen, at = listing.by_id[worker.instance.id].state, listing.asked_at
-        is_recent = self._clock.monotonic() - at <= RECENT_SECONDS
+        is_recent = self._clock.monotonic() - at <= self._recent_seconds
         return seen == state and is_recent and at > self._invalidated_at.get(worker.id, NEVER)
 
     def clear_region_failures(self) -> None:
